@@ -61,7 +61,7 @@ impl Concluder<'_, '_> {
         if pruned.gap.is_none() {
             let hooks = MemberScopes::from_objects(prepared.hook_ids());
             let superset = MemberScopes::from_record(&release.record).union(hooks);
-            self.scope.holds_finalizer = ClaimRules::new(self.scope).needs_finalizer(prepared)
+            self.scope.claim.holds_finalizer = ClaimRules::new(self.scope).needs_finalizer(prepared)
                 || ClaimRules::new(self.scope).holds_for_others(release, prepared);
             let written = Claimer::new(self.scope).write_member_scopes(&superset, keeps).await;
             written.or_stop(|error| Claimer::new(self.scope).claim_error(&error))?;
@@ -114,7 +114,7 @@ impl Concluder<'_, '_> {
 
     /// All members are applied, and all that may be known of others is.
     fn note_settled(&mut self, release: &mut Release, prepared: &PreparedRelease, pruned: &PruneResult) {
-        if let Some(former_release) = &mut self.scope.former_release {
+        if let Some(former_release) = &mut self.scope.takeover.former_release {
             former_release.settled = true;
         }
         if !pruned.undecided {

@@ -255,7 +255,7 @@ async fn converge(scope: &mut ReleaseScope<'_>, release: &mut Release) -> Flow<C
             .as_ref()
             .is_some_and(|inputs| check.is_converged(release, inputs))
     };
-    if scope.waits_for_rollout || (scope.former_release.is_none() && !release.record.hooks.is_open() && is_converged())
+    if scope.waits_for_rollout || (!scope.takeover.is_under_way() && !release.record.hooks.is_open() && is_converged())
     {
         Warnings::new(scope).warn_leftovers(release).await;
         let phase = HealthReporter::new(scope).recorded_health(release).await;

@@ -168,7 +168,7 @@ impl RolloutStage<'_, '_> {
             || record.renewal.is_some_and(|due| due <= now)
             || record.hooks.is_open()
             || record.upgrading
-            || self.scope.former_release.is_some()
+            || self.scope.takeover.is_under_way()
     }
 
     /// Notes how the reconcile ended.

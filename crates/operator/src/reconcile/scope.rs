@@ -37,14 +37,8 @@ pub(crate) struct ReleaseScope<'a> {
     pub(crate) owner: Owner,
     /// The generation that this reconcile is about. That of `written` may be newer.
     pub(crate) generation: i64,
-    /// The custom resource had no claim when the reconcile began, so that no member was ever applied for it.
-    pub(crate) is_first: bool,
-    /// The release needs the finalizer.
-    pub(crate) holds_finalizer: bool,
-    /// The release of Helm or helm-operator that is being taken over.
-    pub(crate) former_release: Option<FormerRelease>,
-    /// Why the release Secrets of Helm could not be listed.
-    pub(crate) unlisted: Option<Error>,
+    pub(crate) claim: ClaimState,
+    pub(crate) takeover: TakeoverState,
     /// The release keeps its former chart until the rollout of the new one reaches it.
     pub(crate) waits_for_rollout: bool,
     /// A write did not find the custom resource.
@@ -53,6 +47,30 @@ pub(crate) struct ReleaseScope<'a> {
     pub(crate) shown: Option<Phase>,
     /// The span of this reconcile in the traces.
     pub(crate) span: tracing::Span,
+}
+
+/// The claim of the custom resource.
+pub(crate) struct ClaimState {
+    /// There was none when the reconcile began, so that no member was ever applied for the custom resource.
+    pub(crate) is_first: bool,
+    /// The release needs the finalizer.
+    pub(crate) holds_finalizer: bool,
+}
+
+/// What is known of a release's former owner.
+#[derive(Default)]
+pub(crate) struct TakeoverState {
+    /// The release of Helm or helm-operator that is being taken over.
+    pub(crate) former_release: Option<FormerRelease>,
+    /// Why the release Secrets of Helm could not be listed.
+    pub(crate) unlisted: Option<Error>,
+}
+
+impl TakeoverState {
+    /// True if a release is being taken over.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.former_release.is_some()
+    }
 }
 
 impl<'a> ReleaseScope<'a> {
@@ -66,10 +84,11 @@ impl<'a> ReleaseScope<'a> {
             status_of_written: OnceLock::new(),
             owner: resource.owner(&unit.group_kind),
             generation: resource.generation,
-            is_first: !resource.is_claimed(),
-            holds_finalizer: true,
-            former_release: None,
-            unlisted: None,
+            claim: ClaimState {
+                is_first: !resource.is_claimed(),
+                holds_finalizer: true,
+            },
+            takeover: TakeoverState::default(),
             waits_for_rollout: false,
             missing: false,
             shown: None,

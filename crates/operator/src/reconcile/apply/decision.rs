@@ -108,7 +108,7 @@ impl Applier<'_> {
             is_undone: !brought_back.is_empty() && comparison.tolerated.is_none(),
             drift: comparison.tolerated,
             has_other_operator: comparison.has_other_operator,
-            gives_up: comparison.gives_up || member.ignored.is_some() && self.scope.former_release.is_some(),
+            gives_up: comparison.gives_up || member.ignored.is_some() && self.scope.takeover.is_under_way(),
             object: match comparison.left_out[..] {
                 [] => without_size,
                 ref left_out => Some(without(without_size.as_ref().unwrap_or(&member.object), left_out)),

@@ -375,8 +375,8 @@ impl Applier<'_> {
         };
         // A member that was never created is usually absent. A create-only apply detects an existing object without an
         // extra request.
-        let was_created = !self.scope.is_first && entry.is_none_or(|entry| !entry.uid.is_empty());
-        if next == Step::Look && !again && !was_created && self.scope.former_release.is_none() {
+        let was_created = !self.scope.claim.is_first && entry.is_none_or(|entry| !entry.uid.is_empty());
+        if next == Step::Look && !again && !was_created && !self.scope.takeover.is_under_way() {
             next = task.step(&Seen::Absent);
         }
         if next == DRIFTED && release.must_wait(&member.id) {
@@ -411,7 +411,7 @@ impl Applier<'_> {
         }
         // An object that the former owner created from the same chart belongs to the release.
         let may_yield = decision.next == Step::Yield;
-        if may_yield && self.scope.former_release.is_some()
+        if may_yield && self.scope.takeover.is_under_way()
             || matches!(decision.next, Step::Refuse(Ownership::Foreign | Ownership::Inherited))
         {
             decision.next = match FormerMembers::new(self.scope)

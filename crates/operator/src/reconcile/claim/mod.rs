@@ -41,7 +41,7 @@ impl Claimer<'_, '_> {
         let recorded = MemberScopes::from_record(&release.record);
         let proven = recorded.union(desired);
         let superset = MemberScopes::from_resource(&self.scope.written).union(proven.clone());
-        self.scope.holds_finalizer =
+        self.scope.claim.holds_finalizer =
             ClaimRules::new(self.scope).needs_finalizer(prepared) || self.scope.written.has_finalizer();
         let keeps = prepared.generated_values.has_generated_values() || self.scope.has_generated_values();
         self.write_member_scopes(&superset, keeps).await?;
@@ -81,6 +81,7 @@ impl Claimer<'_, '_> {
         }
         let former = self
             .scope
+            .takeover
             .former_release
             .as_ref()
             .map(|former_release| former_release.former);
@@ -94,7 +95,7 @@ impl Claimer<'_, '_> {
         let is = &self.scope.written;
         let has_namespaces = |annotations: &BTreeMap<_, _>| annotations.contains_key(&is.member_scope_annotations().1);
         let claimed = is.is_claimed()
-            && is.has_finalizer() == self.scope.holds_finalizer
+            && is.has_finalizer() == self.scope.claim.holds_finalizer
             && labels.iter().all(|(key, text)| is.labels.get(key) == Some(text))
             && has_namespaces(&annotations) == has_namespaces(&is.annotations)
             && annotations
@@ -108,7 +109,7 @@ impl Claimer<'_, '_> {
         let marks = OwnedMetadata {
             labels,
             annotations,
-            finalizer: self.scope.holds_finalizer.then(|| self.scope.written.finalizer()),
+            finalizer: self.scope.claim.holds_finalizer.then(|| self.scope.written.finalizer()),
         };
         self.write_marks(&marks).await?;
         Ok(())

@@ -98,7 +98,7 @@ impl HookRunner<'_, '_> {
         prepared: &PreparedRelease,
         before: &MemberScopes,
     ) -> Flow {
-        if self.scope.former_release.is_some() {
+        if self.scope.takeover.is_under_way() {
             // The former owner has run the hooks.
             StoredDeleteHooks::new(self.scope)
                 .store_delete_hooks(release, &prepared.desired.hooks, false)

@@ -137,7 +137,7 @@ impl FormerMembers<'_> {
             };
             let left = |why: &str| format!("{} ({}) is left untouched: {why}", member.id, member.source);
             let claim = takeover::claim(&metadata, &claimant);
-            match (&claim, &self.scope.unlisted) {
+            match (&claim, &self.scope.takeover.unlisted) {
                 (Claim::Refused(why), _) => return Err((Reason::Collision, left(why))),
                 // Helm's release Secrets would stay, and a later `helm uninstall` would delete our members.
                 (Claim::Adopted, Some(error)) => {
@@ -163,6 +163,7 @@ impl FormerMembers<'_> {
                 api_version: &resource.api.api_version,
                 manifest: self
                     .scope
+                    .takeover
                     .former_release
                     .as_ref()
                     .and_then(|former| former.manifests.get(&member.id)),
@@ -203,7 +204,7 @@ impl FormerMembers<'_> {
     /// Removes the owner references of helm-operator from all members: members of a suspended release outlive their
     /// custom resource.
     pub(crate) async fn detach_former_members(&self, release: &Release) -> Flow {
-        if self.scope.former_release.is_none() {
+        if !self.scope.takeover.is_under_way() {
             return Continue(());
         }
         for id in release.record.entries.iter().map(|entry| &entry.id) {
@@ -228,7 +229,7 @@ impl FormerMembers<'_> {
 
     /// Removes the release Secrets of a deleted release.
     pub(crate) async fn forget_stored(&self) -> Flow {
-        let Some(former_release) = &self.scope.former_release else {
+        let Some(former_release) = &self.scope.takeover.former_release else {
             return Continue(());
         };
         let removed = self.remove_stored(former_release).await;

@@ -122,7 +122,7 @@ impl TakeoverStage<'_, '_> {
         }
         let manifests = self.record_former_objects(release, &releases, &namespace);
         release.stored.under_takeover = true;
-        self.scope.former_release = Some(FormerRelease {
+        self.scope.takeover.former_release = Some(FormerRelease {
             former,
             namespace,
             secrets,
@@ -159,7 +159,7 @@ impl TakeoverStage<'_, '_> {
             Err(Error::Forbidden(_)) if self.scope.written.deleting => Continue(Some(Vec::new())),
             // A Helm release of this name matters only if a member collides with one of its objects.
             Err(error @ Error::Forbidden(_)) if former == Former::Helm && !self.is_marked() => {
-                self.scope.unlisted = Some(error);
+                self.scope.takeover.unlisted = Some(error);
                 Continue(None)
             }
             Err(error) => {
@@ -292,7 +292,7 @@ impl TakeoverStage<'_, '_> {
     /// Handles former members that the chart does not render. Those of helm-operator get our marks, so that prune and
     /// deletion recognize them. Those of a Helm release stay as they are. A deletion passes an empty `rendered`.
     pub(super) async fn mark_orphans(&mut self, release: &mut Release, rendered: &HashSet<&ObjectId>) -> Flow {
-        let Some(former_release) = &mut self.scope.former_release else {
+        let Some(former_release) = &mut self.scope.takeover.former_release else {
             return Continue(());
         };
         let is_ours = |entry: &Entry| rendered.contains(&entry.id) || !entry.uid.is_empty();
@@ -331,7 +331,13 @@ impl TakeoverStage<'_, '_> {
         mut outcome: ReconcileOutcome,
         failures: u32,
     ) -> ReconcileOutcome {
-        if self.scope.former_release.as_ref().is_none_or(|former| !former.settled) {
+        if self
+            .scope
+            .takeover
+            .former_release
+            .as_ref()
+            .is_none_or(|former| !former.settled)
+        {
             return outcome;
         }
         match self.remove_former_owner(release).await {
@@ -346,7 +352,7 @@ impl TakeoverStage<'_, '_> {
     }
 
     async fn remove_former_owner(&mut self, release: &mut Release) -> Result<(), Error> {
-        let Some(former_release) = &self.scope.former_release else {
+        let Some(former_release) = &self.scope.takeover.former_release else {
             return Ok(());
         };
         let (former, left) = (former_release.former, former_release.left.clone());
@@ -377,7 +383,7 @@ impl TakeoverStage<'_, '_> {
         if left.is_empty() {
             FormerMembers::new(self.scope).remove_stored(former_release).await?;
         }
-        self.scope.former_release = None;
+        self.scope.takeover.former_release = None;
         release.stored.under_takeover = false;
         let superset = MemberScopes::from_record(&release.record);
         let keeps = self.scope.has_generated_values();
