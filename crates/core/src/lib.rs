@@ -25,6 +25,7 @@ pub mod redact;
 pub mod report;
 pub mod retry;
 pub mod rollout;
+mod serde_helpers;
 pub mod status;
 pub mod takeover;
 #[cfg(any(test, feature = "testing"))]

@@ -20,7 +20,7 @@ use crate::digest::{Key, Keyring};
 use crate::identity::applyset::tracking_id;
 use crate::identity::ownership::Owner;
 use crate::identity::{GroupKind, ObjectId};
-use crate::index::members::{FieldManagers, Live, OwnershipMarks};
+use crate::index::live::{FieldManagers, Live, OwnershipMarks};
 use crate::members::desired::{Member, Stage};
 use crate::members::policy::Policy;
 use crate::record::Entry;

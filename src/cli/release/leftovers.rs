@@ -16,7 +16,7 @@ use chartwright_core::identity::applyset::{ID_LABEL, OPERATOR_LABEL};
 use chartwright_core::identity::decorator;
 use chartwright_core::identity::ownership::{Owner, owner_of};
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::index::members::Live;
+use chartwright_core::index::live::Live;
 use chartwright_core::members::desired::Stage;
 use chartwright_core::prune::{Purpose, Verdict, verdict};
 use chartwright_operator::cluster::discovery::Resource;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::index::members::Live;
+use chartwright_core::index::live::Live;
 use chartwright_operator::cluster::custom_resource::{OwnedMetadata, WriteTarget, apply_metadata, apply_status};
 use chartwright_operator::cluster::objects::{self, ApplyTarget, DeleteOutcome};
 use chartwright_operator::cluster::{self, Discovery, Error, Snapshot};

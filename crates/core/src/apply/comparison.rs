@@ -7,7 +7,7 @@ use crate::digest::Key;
 use crate::drift::field_path::FieldPath;
 use crate::drift::tolerated::ToleratedDrift;
 use crate::drift::{DriftedField, drifted_fields};
-use crate::index::members::Live;
+use crate::index::live::Live;
 use crate::members::desired::Member;
 use crate::members::immutable_fields;
 use crate::record::Entry;

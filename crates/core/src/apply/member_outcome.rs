@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::ApplyReason;
 use crate::drift::tolerated::ToleratedDrift;
-use crate::index::members::Live;
+use crate::index::live::Live;
 use crate::members::desired::Member;
 use crate::members::policy::Update;
 use crate::record::Entry;

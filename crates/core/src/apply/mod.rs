@@ -11,8 +11,9 @@ use serde_json::{Map, Value};
 use crate::identity::applyset::DIGEST_ANNOTATION;
 use crate::identity::owner_references;
 use crate::identity::ownership::{Owner, Ownership, ownership};
-use crate::index::members::Live;
+use crate::index::live::Live;
 use crate::members::desired::Member;
+use crate::members::owner;
 use crate::members::policy::Update;
 use crate::record::Entry;
 use chartwright_watches::DriftPolicy;
@@ -97,7 +98,7 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: &Seen<'_>, owner: &Own
             Some(entry) if has_new_drift(entry, live, member.policy.drift.unwrap_or_default()) => {
                 apply(ApplyReason::Drifted)
             }
-            Some(_) if owner_references::has_wanted(member, live) => Step::Unchanged,
+            Some(_) if owner::has_wanted(member, live) => Step::Unchanged,
             Some(_) => apply(ApplyReason::Changed),
         },
         // Another client removed our label or our annotation. The record alone proves nothing, but together with our
@@ -132,7 +133,7 @@ fn has_new_drift(entry: &Entry, live: &Live, policy: DriftPolicy) -> bool {
 /// What is sent for a member: all of it with its owner reference, but for what is given up to an autoscaler.
 pub fn content(member: &Member, live: Option<&Live>) -> Value {
     let mut object = member.object.clone();
-    if let Some(owner) = owner_references::wanted(member, live) {
+    if let Some(owner) = owner::wanted(member, live) {
         owner_references::insert(&mut object, owner);
     }
     let scaled = live.is_some_and(|live| live.managers.scaled_by.is_some());

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::digest::{Key, KeyUse};
 use crate::drift::DriftedField;
 use crate::drift::managed_fields::is_foreign;
-use crate::record::hex;
+use crate::serde_helpers::hex;
 use chartwright_watches::DriftPolicy;
 
 /// More fields of one member are recorded as the parts of the object that they are in.

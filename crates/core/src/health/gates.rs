@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::annotations::READY_WHEN;
 use crate::health::{Health, HealthStatus, is_observed};
 use crate::identity::{GroupKind, ObjectId};
-use crate::index::members::Live;
+use crate::index::live::Live;
 use chartwright_watches::HealthRule;
 use chartwright_watches::cel::VARIABLES;
 use chartwright_watches::cel::{CelData, CelError, Expression};

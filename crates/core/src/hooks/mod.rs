@@ -15,12 +15,12 @@ use serde_json::Value;
 
 use crate::annotations::{AFTER, TIMEOUT, bad_value};
 use crate::health::{self, HealthStatus};
+use crate::identity::protected_kinds::is_protected;
 use crate::identity::{GroupKind, ObjectId};
 use crate::members::desired::{Member, RenderedObject, Stage};
 use crate::members::policy::Policy;
 use crate::operation::{self, Operation, OperationEffect, OperationEvent, OperationKind};
 use crate::plans;
-use crate::prune::is_protected;
 use crate::status::conditions::whole;
 use chartwright_watches::duration;
 use chartwright_watches::names::is_within;

@@ -5,6 +5,7 @@ pub mod cluster_scoped;
 pub mod decorator;
 pub mod owner_references;
 pub mod ownership;
+pub mod protected_kinds;
 pub mod reserved_names;
 
 use std::fmt;

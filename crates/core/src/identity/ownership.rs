@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::identity::ObjectId;
-use crate::index::members::Live;
+use crate::index::live::Live;
 
 /// What the release says of itself; compared with what a live object says.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl fmt::Display for Ownership {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::members::OwnershipMarks;
+    use crate::index::live::OwnershipMarks;
     use crate::testing::{id, owner, table};
 
     #[test]

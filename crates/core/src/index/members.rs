@@ -3,8 +3,6 @@
 //! A scope (a kind, cluster-wide or in one namespace) is *wanted* while a release needs it. The controller starts a watch for each
 //! wanted scope and reports here when it is synced. Invariant: only a synced scope can show that an object is gone.
 
-mod live;
-
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -12,9 +10,8 @@ use jiff::Timestamp;
 
 use crate::identity::ownership::owner_of;
 use crate::identity::{GroupKind, ObjectId};
+use crate::index::live::Live;
 use crate::index::watch_refs::WatchRefs;
-
-pub use self::live::{FieldManagers, Live, LiveState, MemberMarks, OwnershipMarks};
 
 /// What one watch covers: a kind, in one namespace or (`None`) in all namespaces.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]

@@ -60,7 +60,8 @@ impl WatchRefs {
 mod tests {
     use super::*;
     use crate::identity::GroupKind;
-    use crate::index::members::{Live, Members};
+    use crate::index::live::Live;
+    use crate::index::members::Members;
     use crate::testing::id;
 
     #[test]

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::annotations::{FORCE_AT, PRUNE, UPDATE};
 use crate::drift::managed_fields::owns;
+use crate::identity::protected_kinds::is_protected;
 use crate::identity::{GroupKind, ObjectId};
-use crate::index::members::Live;
+use crate::index::live::Live;
 use crate::members::desired::Member;
 use crate::members::policy::Update;
-use crate::prune::is_protected;
 use crate::status::conditions::short_list;
 use crate::usage::requests::quantity;
 

@@ -4,6 +4,7 @@ pub mod autoscaling;
 pub mod desired;
 pub mod foreign_fields;
 pub mod immutable_fields;
+pub mod owner;
 pub mod patches;
 pub mod policy;
 pub mod rollout;

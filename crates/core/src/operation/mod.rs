@@ -20,7 +20,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::status::fields::is_default;
+use crate::serde_helpers::is_default;
 use helm_template::render::HookEvent;
 
 /// The kind of an operation. Hooks run before and after it.

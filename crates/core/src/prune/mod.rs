@@ -7,10 +7,12 @@ pub mod intent;
 
 use std::collections::{BTreeSet, HashSet};
 
+use crate::identity::ObjectId;
 use crate::identity::decorator;
 use crate::identity::ownership::{Owner, Ownership, ownership};
-use crate::identity::{GroupKind, ObjectId};
-use crate::index::members::{Live, Members};
+use crate::identity::protected_kinds::is_protected;
+use crate::index::live::Live;
+use crate::index::members::Members;
 use crate::record::Record;
 
 /// Everything that must hold before a prune. Each field is a source of partial knowledge. (A lookup that is not answered is
@@ -66,12 +68,6 @@ pub enum Verdict {
     Controlled(String),
 }
 
-/// Kinds whose pruning takes data or other objects with it.
-const PROTECTED: [(&str, &str); 3] = [
-    ("", "Namespace"),
-    ("", "PersistentVolumeClaim"),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"),
-];
 impl Knowledge {
     /// Why nothing may be pruned now; `None` if the knowledge is complete.
     pub fn gap(&self) -> Option<String> {
@@ -143,10 +139,6 @@ pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, purpose: Purpose) -> V
         return Verdict::Hold;
     }
     Verdict::Delete
-}
-
-pub fn is_protected(group_kind: &GroupKind) -> bool {
-    PROTECTED.contains(&(group_kind.group.as_str(), group_kind.kind.as_str()))
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::status::conditions::whole;
-use crate::status::{Phase, Reason, ReleaseChart};
+use crate::status::phase::{Phase, Reason};
+use crate::status::release_chart::ReleaseChart;
 use chartwright_watches::OnFailure;
 
 /// So many revisions are listed, as Helm keeps by default.

@@ -5,6 +5,7 @@
 //! Even then it proves nothing, because an earlier record is signed too. So every write that follows from it first confirms on
 //! the live object that the object belongs to the release.
 
+pub(crate) mod entry;
 pub mod history;
 pub mod remediation;
 pub mod requests;
@@ -14,18 +15,18 @@ pub mod signature;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::drift::tolerated::ToleratedDrift;
 use crate::hooks::{HookRun, Progress};
 use crate::identity::ObjectId;
 use crate::leader::Elected;
-use crate::members::desired::Member;
 use crate::plans::{self, Plans};
 use crate::record::history::{Attempt, Fallback, History};
 use crate::record::remediation::Remedied;
 use crate::record::requests::Handled;
 use crate::rollout::ReleaseRollout;
-use crate::status::{RecordLocation, Status};
+use crate::status::fields::{RecordLocation, Status};
 use signature::RecordSeal;
+
+pub use entry::Entry;
 
 /// The version of the stored form, in the status (where an absent one is 1) and in a Secret. A later one is not read.
 pub const VERSION: u64 = 1;
@@ -34,38 +35,6 @@ pub const STATUS_ENTRIES: usize = 300;
 
 /// The status lists this many lookups; those of a release with more lie in a Secret.
 pub const STATUS_LOOKUPS: usize = 100;
-
-/// One member, as last applied.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Entry {
-    #[serde(flatten)]
-    pub id: ObjectId,
-    /// API version with which it was applied.
-    pub version: String,
-    /// UID of the member.
-    #[serde(default)]
-    pub uid: String,
-    /// [Wave](annotations.md#waves) in which it was applied.
-    #[serde(default)]
-    pub wave: i32,
-    /// Digest of the applied content. Empty after a failed apply.
-    #[serde(default)]
-    pub digest: String,
-    /// Hash of the operator's `managedFields` entry, 16 hex digits. See [drift](../explanation/drift.md).
-    #[serde(default, with = "hex", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
-    pub fingerprint: Option<u64>,
-    /// A complete Job that its TTL removes.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub finished: bool,
-    /// The object existed before, and [`collisions: AdoptUnowned`](watches.md#collisions) let the release take it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub adopted: bool,
-    /// Drift that [stays](watches.md#drift).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drift: Option<Box<ToleratedDrift>>,
-}
 
 /// All that is known of a release.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -134,36 +103,6 @@ pub enum Stored {
     Lost { claimed: Box<Record> },
     /// Nothing that this program could read: a later one wrote it, in this version.
     Later(u64),
-}
-impl Entry {
-    /// Of a member that is not applied yet.
-    pub fn of(member: &Member) -> Self {
-        Entry {
-            id: member.id.clone(),
-            version: member.version.clone(),
-            uid: String::new(),
-            wave: member.policy.wave,
-            digest: String::new(),
-            fingerprint: None,
-            finished: false,
-            adopted: false,
-            drift: None,
-        }
-    }
-}
-
-/// A number of 64 bits as 16 hex digits, since JSON's numbers have fewer; what is none counts as absent.
-pub(crate) mod hex {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:016x}", number.unwrap_or_default()))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Ok(u64::from_str_radix(&text, 16).ok())
-    }
 }
 impl Stored {
     /// As much of the record as the status has, and the operator wrote.

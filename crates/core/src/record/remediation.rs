@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::operation::{self, Operation, OperationEvent};
+use crate::serde_helpers::is_default;
 use crate::status::conditions::whole;
-use crate::status::fields::is_default;
 use chartwright_watches::RemediationRule;
 use chartwright_watches::text::cut;
 

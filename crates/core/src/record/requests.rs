@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::annotations::{Annotations, FORCE_AT, REGENERATE, REQUESTED_AT, RESET_AT, ROLLBACK_TO, RUN_PLAN};
-use crate::status::Status;
+use crate::status::fields::Status;
 
 /// A request by a new text in an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

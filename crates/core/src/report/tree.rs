@@ -52,7 +52,7 @@ pub struct Node {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Node>,
     /// Number of children that are not listed.
-    #[serde(skip_serializing_if = "crate::status::fields::is_default")]
+    #[serde(skip_serializing_if = "crate::serde_helpers::is_default")]
     pub more: usize,
     /// Only a deletion helps: see [`Trouble`].
     #[serde(skip)]

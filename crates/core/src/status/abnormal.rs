@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Phase;
+use crate::status::phase::Phase;
 
 /// A condition that is true only if something is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,12 +11,12 @@ use serde_json::Value;
 use crate::hooks::Progress;
 use crate::leader::Elected;
 use crate::plans::{Plan, PlanWork};
-use crate::record::Entry;
+use crate::record::entry::Entry;
 use crate::record::history::{Attempt, Fallback, History};
 use crate::record::remediation::Remedied;
 use crate::record::requests::Request;
-use crate::redact::Secrets;
 use crate::rollout::ReleaseRollout;
+use crate::serde_helpers::is_default;
 use crate::status::conditions::Condition;
 use crate::status::template::Templated;
 
@@ -182,23 +182,6 @@ pub static FIELDS: LazyLock<&[&str]> = LazyLock::new(|| {
 /// The fields that the record is not read from.
 const UNRECORDED: [&str; 5] = ["observedGeneration", "conditions", "notes", "templated", "failures"];
 
-/// Texts that may contain values, by path. Programs alone read the other texts: the inventory must name objects exactly, and a Secret
-/// may contain the time at which a condition changed. Conditions are redacted before they are cut.
-pub(super) const REDACTED: [&str; 12] = [
-    "notes",
-    "planRun.refused",
-    "release.lookups",
-    "release.capabilities",
-    "release.fallback.why",
-    "hooks.runs[].message",
-    "planRun.steps.runs[].message",
-    "plans[].message",
-    "plans[].invalid",
-    "elected[].message",
-    "history[].failed",
-    "remediation[].message",
-];
-
 /// Returns the names of the fields that the record is read from.
 pub fn recorded() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().copied().filter(|field| !UNRECORDED.contains(field))
@@ -235,26 +218,6 @@ impl Status {
             Request::Plan => &mut self.last_handled_run_plan,
         }
     }
-}
-
-/// Redacts the text at a path of [`REDACTED`].
-pub(super) fn redact_path(value: &mut Value, path: &str, secrets: &Secrets) {
-    let (step, rest) = path.split_once('.').unwrap_or((path, ""));
-    let Some(found) = value.get_mut(step.trim_end_matches("[]")) else {
-        return;
-    };
-    if rest.is_empty() {
-        super::redact(found, secrets);
-    } else if step.ends_with("[]") {
-        let items = found.as_array_mut().into_iter().flatten();
-        items.for_each(|item| redact_path(item, rest, secrets));
-    } else {
-        redact_path(found, rest, secrets);
-    }
-}
-
-pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// Reads a field of a `&Value`. A wrong type is the default.

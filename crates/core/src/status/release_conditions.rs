@@ -4,8 +4,10 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::{BRIEF_BYTES, NOTES_BYTES, Phase, Reason, StatusReport, shown};
+use super::{BRIEF_BYTES, NOTES_BYTES, StatusReport};
+use crate::status::changes::shown;
 use crate::status::conditions::{self, Condition};
+use crate::status::phase::{Phase, Reason};
 use crate::status::template::{INVALID, Templated};
 
 /// What a condition is to say: whether it holds, its reason, its message. `None`: it is removed.

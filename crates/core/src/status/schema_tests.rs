@@ -9,6 +9,7 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::record::Record;
+use crate::status::redaction::REDACTED;
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const BEGIN: &str = "<!-- generated: fields of the status -->\n\n";

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::redact::Secrets;
-use crate::status::FIELDS;
 use crate::status::conditions::{self, Condition};
+use crate::status::fields::FIELDS;
+use crate::status::redaction;
 
 /// Conditions that say what the contract says; a template has others.
 const RESERVED: [&str; 12] = [
@@ -102,7 +103,7 @@ impl Computed {
     /// Redacts the secret values that the template reads.
     pub fn redact(&mut self, secrets: &Secrets) {
         let mut fields = Value::Object(std::mem::take(&mut self.fields));
-        crate::status::redact(&mut fields, secrets);
+        redaction::redact(&mut fields, secrets);
         if let Value::Object(fields) = fields {
             self.fields = fields;
         }

@@ -23,7 +23,7 @@ use chartwright_core::hooks;
 use chartwright_core::identity::applyset;
 use chartwright_core::identity::owner_references;
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::index::members::Live;
+use chartwright_core::index::live::Live;
 use chartwright_core::members::immutable_fields;
 
 pub mod lookup;

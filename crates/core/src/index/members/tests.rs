@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::index::live::{FieldManagers, OwnershipMarks};
 use crate::testing::{id as object, table, with};
 
 fn id(name: &str) -> ObjectId {

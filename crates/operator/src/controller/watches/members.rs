@@ -17,7 +17,8 @@ use crate::reconcile::Context;
 use chartwright_core::health::has_health;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::applyset;
-use chartwright_core::index::members::{Live, Scope};
+use chartwright_core::index::live::Live;
+use chartwright_core::index::members::Scope;
 
 /// Watches one scope until aborted. `resource`: its kind, in the watched version.
 pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<Resource>) {

@@ -13,7 +13,7 @@ use chartwright_core::digest::Key;
 use chartwright_core::drift::field_path::without;
 use chartwright_core::drift::tolerated::ToleratedDrift;
 use chartwright_core::drift::{DriftedField, rollback};
-use chartwright_core::index::members::Live;
+use chartwright_core::index::live::Live;
 use chartwright_core::members::desired::Member;
 use chartwright_core::members::immutable_fields;
 

@@ -27,7 +27,7 @@ use chartwright_core::drift::tolerated::ToleratedDrift;
 use chartwright_core::health::gates;
 use chartwright_core::identity::ownership::Ownership;
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::index::members::Live;
+use chartwright_core::index::live::Live;
 use chartwright_core::members::desired::Member;
 use chartwright_core::members::immutable_fields;
 use chartwright_core::prune::Knowledge;

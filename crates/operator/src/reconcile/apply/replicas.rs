@@ -18,7 +18,7 @@ use crate::reconcile::render::prepared::PreparedRelease;
 use chartwright_core::apply::ApplyReason;
 use chartwright_core::apply::member_outcome::MemberOutcome;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::index::members::Live;
+use chartwright_core::index::live::Live;
 use chartwright_core::members::autoscaling;
 use chartwright_core::members::desired::Member;
 use chartwright_core::members::policy::Update;

@@ -14,7 +14,7 @@ use chartwright_core::apply::member_outcome::MemberOutcome;
 use chartwright_core::apply::{ApplyReason, content, schema_errors, sign};
 use chartwright_core::drift::rollback;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::index::members::Live;
+use chartwright_core::index::live::Live;
 use chartwright_core::members::desired::Member;
 use chartwright_core::members::foreign_fields;
 use chartwright_core::members::immutable_fields::{self, KeptField, may_recreate};

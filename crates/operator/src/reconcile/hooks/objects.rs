@@ -16,7 +16,7 @@ use chartwright_core::health::gates::is_stated;
 use chartwright_core::hooks::{self, Hook, HookRun, HookState};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
-use chartwright_core::index::members::Live;
+use chartwright_core::index::live::Live;
 use chartwright_core::prune::{Purpose, Verdict, verdict};
 use chartwright_core::status::{Phase, Reason};
 

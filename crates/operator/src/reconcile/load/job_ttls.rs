@@ -8,7 +8,7 @@ use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::annotations;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
-use chartwright_core::index::members::Live;
+use chartwright_core::index::live::Live;
 
 /// Remembers finished Jobs, and sets their TTL once the status has them.
 pub(crate) struct JobTtls<'a> {

@@ -11,7 +11,7 @@ use crate::reconcile::scope::ReleaseScope;
 use crate::telemetry::metrics::WriteOperation;
 use chartwright_core::apply::sequence::Turn;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::index::members::Live;
+use chartwright_core::index::live::Live;
 use chartwright_core::prune::{Purpose, Verdict, verdict};
 
 /// How often one removal reads and deletes an object that other clients change in between.

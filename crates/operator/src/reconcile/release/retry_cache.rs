@@ -11,7 +11,7 @@ use crate::reconcile::context::Schemas;
 use crate::reconcile::render::stored_values::StoredValues;
 use chartwright_core::apply::member_outcome::MemberOutcome;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::index::members::Live;
+use chartwright_core::index::live::Live;
 use chartwright_core::members::desired::Member;
 use chartwright_core::status::{Phase, Reason};
 

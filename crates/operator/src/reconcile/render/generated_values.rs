@@ -25,7 +25,7 @@ use crate::telemetry::redact::Secrets;
 use chartwright_core::digest::{Key, KeyUse};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
-use chartwright_core::index::members::Live;
+use chartwright_core::index::live::Live;
 use chartwright_core::members::desired::Desired;
 use chartwright_core::record::requests::Request::Regenerate;
 use chartwright_core::status::{Phase, Reason};

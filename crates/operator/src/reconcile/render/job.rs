@@ -30,9 +30,9 @@ use crate::telemetry::redact::{self, Secrets};
 use chartwright_core::annotations::ON_DELETE;
 use chartwright_core::digest::{Key, KeyUse};
 use chartwright_core::hooks::{self, Hook};
-use chartwright_core::identity::owner_references;
 use chartwright_core::index::dependencies;
 use chartwright_core::members::desired::{Desired, Identity, Member, RenderedObject as Manifest};
+use chartwright_core::members::owner;
 use chartwright_core::members::policy::Update;
 use chartwright_core::record::Entry;
 use chartwright_core::record::history::is_watched;
@@ -569,10 +569,10 @@ pub(crate) fn give_owners(unit: &Unit, resource: &CustomResource, desired: &mut 
     );
     let has_hooks =
         desired.hooks.iter().any(Hook::is_of_deletion) || !plans::marked(&desired.hooks, ON_DELETE).is_empty();
-    owner_references::refer(&mut desired.members, namespace, &reference, has_hooks);
+    owner::refer(&mut desired.members, namespace, &reference, has_hooks);
     let is_ordered = has_hooks || desired.members.iter().any(|member| member.policy.wave != 0);
     for hook in &mut desired.hooks {
-        owner_references::refer(
+        owner::refer(
             std::slice::from_mut(&mut hook.member),
             namespace,
             &reference,
