@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, watch};
-use tokio::time::Instant;
 
 use crate::cluster::discovery::{Discovery, Snapshot};
 use crate::cluster::events::Events;
@@ -19,6 +18,7 @@ use crate::reconcile::load::release_dependencies::{ReleaseDependency, as_depende
 use crate::reconcile::render::memo::{PermitCache, RenderMemo};
 use crate::reconcile::render::memory_budget::MemoryBudget;
 use crate::reconcile::render::pool::{Deadline, PoolError, WorkerPool};
+use crate::reconcile::schemas::Schemas;
 use crate::reconcile::unit::Unit;
 use crate::sync::lock;
 use crate::telemetry::metrics::Metrics;
@@ -146,25 +146,6 @@ const AWAITED: &str = "/awaited";
 
 /// How many ancestors of a custom resource are followed. Marks of other clients may form a cycle.
 const LONGEST_LINE: usize = 1000;
-
-/// The API groups whose schemas have changed, and the time of the last change.
-#[derive(Default)]
-pub struct Schemas(Mutex<HashMap<String, Instant>>);
-
-/// How long the API server may use an old schema after a change.
-const TAKES_EFFECT: Duration = Duration::from_secs(5);
-
-impl Schemas {
-    pub fn changed(&self, group: &str) {
-        lock(&self.0).insert(group.to_owned(), Instant::now());
-    }
-
-    /// True if objects of a group may be judged otherwise than they were at a time.
-    pub fn may_judge_otherwise(&self, group: &str, since: Instant) -> bool {
-        let changed = lock(&self.0).get(group).copied();
-        changed.is_some_and(|changed| since < changed + TAKES_EFFECT)
-    }
-}
 
 /// The facts about a custom resource that reconciles and watch events need.
 struct RegisteredOwner {

@@ -31,12 +31,13 @@ mod prune;
 mod record;
 mod release;
 mod render;
+mod requested_panic;
 mod rollback;
 mod rollout;
+mod schemas;
 mod scope;
 mod status;
 mod takeover;
-mod test_panic;
 mod unit;
 mod values;
 
@@ -67,6 +68,7 @@ use crate::reconcile::prune::Pruner;
 use crate::reconcile::record::RecordStore;
 use crate::reconcile::render::Renderer;
 use crate::reconcile::render::generated_values::GeneratedStore;
+use crate::reconcile::requested_panic::panic_if_requested;
 use crate::reconcile::rollback::RollbackStage;
 use crate::reconcile::rollback::kept_renders::KeptRenders;
 use crate::reconcile::rollout::RolloutStage;
@@ -74,7 +76,6 @@ use crate::reconcile::scope::{ReleaseScope, interrupted};
 use crate::reconcile::status::StatusWriter;
 use crate::reconcile::status::conclusion::Conclusion;
 use crate::reconcile::takeover::TakeoverStage;
-use crate::reconcile::test_panic::panic_if_requested;
 use crate::telemetry::metrics::ReconcileResult;
 use crate::telemetry::redact;
 use crate::telemetry::traces::{InStage as _, note_result};
@@ -102,7 +103,7 @@ pub use crate::cluster::objects::lookup::LookupAnswers;
 pub use render::job::prepare;
 pub use render::prepared::PreparedRelease;
 
-pub use rollout::RolloutGate;
+pub use rollout::gate::RolloutGate;
 
 pub use values::effective::explain_values;
 

@@ -6,7 +6,7 @@ use kube::core::{Selector, SelectorExt as _};
 
 use crate::cluster::discovery::Resource;
 use crate::reconcile::custom_resource::{CustomResource, ResourceKey};
-use crate::reconcile::rollout::RolloutGate;
+use crate::reconcile::rollout::gate::RolloutGate;
 use crate::reconcile::status::lossy_status::LossyStatus;
 use crate::reconcile::values::read_values::ReadValues;
 use crate::telemetry::metrics::ReleaseLabels;

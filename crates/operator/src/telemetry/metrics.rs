@@ -4,35 +4,35 @@ mod admission;
 mod certificate;
 mod charts;
 mod conditions;
+mod labels;
 mod memory;
 mod objects;
 mod process;
 mod reconciles;
+mod registration;
 mod releases;
 mod series;
 mod usage;
 mod watches;
 
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Metric, Registry, Unit};
+use prometheus_client::registry::Registry;
 
 use self::admission::AdmissionMetrics;
 pub use self::admission::AdmissionResult;
 use self::certificate::CertificateMetrics;
 use self::charts::{ChartMetrics, RolloutMetrics};
+pub use self::labels::ReleaseLabels;
+pub(super) use self::labels::lower_case;
 use self::memory::ResidentMemory;
 use self::objects::ObjectMetrics;
 pub use self::objects::WriteOperation;
 use self::process::ProcessMetrics;
 use self::reconciles::ReconcileMetrics;
 pub use self::reconciles::{ReconcileResult, ReconcileTimer};
-pub use self::releases::ReleaseLabels;
 use self::releases::{ReleaseCounters, ReleaseMetrics};
-use self::series::value;
 use self::usage::UsageMetrics;
 use self::watches::{WatchErrors, WatchGauges};
-
-type LabelPairs<const N: usize> = [(&'static str, String); N];
 
 /// Every metric of the process. One is made at the start and shared as `Arc<Metrics>`.
 ///
@@ -123,47 +123,10 @@ fn registry() -> Registry {
     registry
 }
 
-/// The value of a gauge.
-fn saturated(count: impl TryInto<i64>) -> i64 {
-    count.try_into().unwrap_or(i64::MAX)
-}
-
-/// Registers a metric under its name and help text. Metrics are handles: the registry gets a clone.
-fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
-    let metric = M::default();
-    registry.register(name, help, metric.clone());
-    metric
-}
-
-/// The same for one that counts bytes.
-fn add_bytes<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
-    let metric = M::default();
-    registry.register_with_unit(name, help, Unit::Bytes, metric.clone());
-    metric
-}
-
-/// The same for one that measures time.
-fn timing<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
-    registry.register_with_unit(name, help, Unit::Seconds, metric.clone());
-    metric
-}
-
-fn kind_alone(kind: &str) -> LabelPairs<1> {
-    [("kind", value(kind).into_owned())]
-}
-
-fn group_and_kind(group: &str, kind: &str) -> LabelPairs<2> {
-    [("group", group.to_owned()), ("kind", kind.to_owned())]
-}
-
-pub(super) fn lower_case(label: impl std::fmt::Debug) -> String {
-    format!("{label:?}").to_lowercase()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::metrics::series::value;
+    use crate::telemetry::metrics::labels::value;
 
     fn line(metrics: &Metrics, start: &str) -> Option<String> {
         metrics
@@ -280,7 +243,7 @@ mod tests {
     fn long_values_differ_as_what_they_stand_for_does() {
         let [one, two] = ["1", "2"].map(|end| "ü".repeat(300) + end);
         let [one, two] = [value(&one), value(&two)];
-        assert!(one != two && one.len() <= series::MAX_VALUE && two.len() <= series::MAX_VALUE);
+        assert!(one != two && one.len() <= labels::MAX_VALUE && two.len() <= labels::MAX_VALUE);
         assert_eq!(value("backup"), "backup");
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::cluster::objects::lookup::LookupAnswers;
-use crate::reconcile::context::Schemas;
 use crate::reconcile::render::stored_values::StoredValues;
+use crate::reconcile::schemas::Schemas;
 use chartwright_core::apply::member_outcome::MemberOutcome;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::live::Live;

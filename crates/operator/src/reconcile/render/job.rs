@@ -447,7 +447,7 @@ impl<'a> RenderJob<'a> {
         let job = move || {
             let _share = share;
             let render = |request: &mut RenderRequest| {
-                crate::reconcile::test_panic::panic_if_requested(&format!("{}/render", facts.name), || {
+                crate::reconcile::requested_panic::panic_if_requested(&format!("{}/render", facts.name), || {
                     serde_json::to_string(&request.kept).unwrap_or_default()
                 });
                 let input = Input {

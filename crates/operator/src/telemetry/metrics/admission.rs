@@ -8,7 +8,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::{LabelPairs, add, group_and_kind, lower_case, timing};
+use super::labels::{LabelPairs, group_and_kind, lower_case};
+use super::registration::{add, timing};
 
 /// The API server waits 3 s for an answer, and a user with it.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0];

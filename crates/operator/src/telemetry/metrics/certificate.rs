@@ -5,7 +5,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::{LabelPairs, add, timing};
+use super::labels::LabelPairs;
+use super::registration::{add, timing};
 
 /// About the certificate of the metrics' own server. Empty without one.
 #[derive(Debug)]

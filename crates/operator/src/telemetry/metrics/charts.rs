@@ -9,7 +9,8 @@ use prometheus_client::registry::Registry;
 
 use chartwright_core::rollout::RolloutCounts;
 
-use super::{LabelPairs, add, add_bytes, group_and_kind, saturated};
+use super::labels::{LabelPairs, group_and_kind};
+use super::registration::{add, add_bytes, saturated};
 
 /// About the chart of each kind.
 #[derive(Debug)]

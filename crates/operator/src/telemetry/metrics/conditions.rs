@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use chartwright_core::status::AbnormalCondition;
 
-use super::ReleaseLabels;
+use super::labels::ReleaseLabels;
 use super::series::{MAX_RELEASES, lock};
 
 /// One series per abnormal condition of a release. A release without such a condition has none.

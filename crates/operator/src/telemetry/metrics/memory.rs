@@ -5,7 +5,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-use super::saturated;
+use super::registration::saturated;
 
 /// The metric `memory_resident_bytes`. It is absent where the system does not report it.
 #[derive(Debug)]

@@ -3,8 +3,9 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
+use super::labels::{LabelPairs, kind_alone, lower_case};
+use super::registration::add;
 use super::series::BoundedFamily;
-use super::{LabelPairs, add, kind_alone, lower_case};
 
 /// Writes, prunes, and drift of members.
 #[derive(Debug)]

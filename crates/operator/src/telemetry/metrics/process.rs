@@ -4,7 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::{add, add_bytes};
+use super::registration::{add, add_bytes};
 
 /// The limits, defects and role of this process.
 #[derive(Debug)]

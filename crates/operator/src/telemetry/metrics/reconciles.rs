@@ -7,7 +7,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::{LabelPairs, add, group_and_kind, lower_case, timing};
+use super::labels::{LabelPairs, group_and_kind, lower_case};
+use super::registration::{add, timing};
 
 /// Reconciles take milliseconds when nothing is to be done and seconds when hooks of the API server are slow.
 const RECONCILE_BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];

@@ -1,8 +1,5 @@
 //! Metrics of releases: what happened to them, and how they are.
 
-use std::sync::Arc;
-
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -11,8 +8,9 @@ use prometheus_client::registry::Registry;
 use chartwright_core::status::AbnormalCondition;
 
 use super::conditions::ReleaseConditions;
+use super::labels::{LabelPairs, ReleaseLabels, group_and_kind, kind_alone};
+use super::registration::{add, saturated};
 use super::series::{BoundedFamily, PlanRuns, ReleaseInfo};
-use super::{LabelPairs, add, group_and_kind, kind_alone, saturated};
 
 /// What happened to releases so far.
 #[derive(Debug)]
@@ -30,19 +28,6 @@ pub struct ReleaseMetrics {
     ready: BoundedFamily<ReleaseLabels, Gauge>,
     info: ReleaseInfo,
     conditions: ReleaseConditions,
-}
-
-/// Identifies a release's gauge. Group and kind are shared: there may be ten thousand of these.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct ReleaseLabels {
-    /// API group of the CR
-    pub group: Arc<str>,
-    /// kind of the CR
-    pub kind: Arc<str>,
-    /// namespace of the CR; empty for a cluster-scoped one
-    pub namespace: String,
-    /// name of the CR
-    pub name: String,
 }
 
 impl ReleaseCounters {

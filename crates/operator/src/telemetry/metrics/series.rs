@@ -3,7 +3,6 @@
 //! A series costs memory in this process and in every Prometheus that scrapes it, for as long as it is there. So no author of a
 //! custom resource may make series without end, nor take from others the ones that there may be.
 
-use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,9 +11,8 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use sha2::{Digest, Sha256};
 
-use super::{LabelPairs, ReleaseLabels};
+use super::labels::{LabelPairs, ReleaseLabels, value};
 
 /// Series of a family, by kinds or by plans. What has no series of its own is counted under [`OTHER`].
 pub(super) const MAX_SERIES: usize = 1000;
@@ -24,9 +22,6 @@ pub(super) const MAX_RELEASES: usize = 20_000;
 
 /// Plans of one release that have series of their own.
 pub(super) const MAX_PLANS: usize = 20;
-
-/// A label's value, in bytes; a name of Kubernetes has at most 253.
-pub(super) const MAX_VALUE: usize = 253;
 
 /// Names what has no series of its own.
 pub(super) const OTHER: &str = "other";
@@ -129,16 +124,6 @@ impl ReleaseInfo {
             self.family.remove(&InfoLabels::new(release, before));
         }
     }
-}
-
-/// A value of a label: one that is too long is cut, and ends with a digest of all of it.
-pub(super) fn value(text: &str) -> Cow<'_, str> {
-    if text.len() <= MAX_VALUE {
-        return Cow::Borrowed(text);
-    }
-    let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(text)[..8]);
-    let kept = text.floor_char_boundary(MAX_VALUE - digest.len() - 1);
-    Cow::Owned(format!("{}-{digest}", &text[..kept]))
 }
 
 impl<const N: usize> Bounded for LabelPairs<N> {

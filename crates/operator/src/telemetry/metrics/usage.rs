@@ -6,7 +6,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use super::{LabelPairs, add, group_and_kind};
+use super::labels::{LabelPairs, group_and_kind};
+use super::registration::add;
 
 /// What releases request over time, and failures to count it.
 #[derive(Debug)]

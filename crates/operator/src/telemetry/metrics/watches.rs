@@ -4,8 +4,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::labels::{LabelPairs, kind_alone};
+use super::registration::{add, saturated};
 use super::series::BoundedFamily;
-use super::{LabelPairs, add, kind_alone, saturated};
 
 /// What went wrong with watches so far.
 #[derive(Debug)]

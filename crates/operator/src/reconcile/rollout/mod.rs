@@ -1,74 +1,23 @@
 //! The rollout of a new chart to the releases of a watch. `chartwright_core::rollout` decides.
 
-use std::sync::Mutex;
+pub(crate) mod gate;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::Notify;
 
-use crate::reconcile::custom_resource::{CustomResource, ResourceKey};
+use crate::reconcile::custom_resource::CustomResource;
 use crate::reconcile::release::Release;
 use crate::reconcile::release::schedule::{RequeueReason, TIMEOUT};
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::unit::Unit;
-use crate::sync::lock;
 use chartwright_core::record::Record;
 use chartwright_core::record::requests::Request;
-use chartwright_core::rollout::{
-    Ended, Found, ReleaseRollout, Rollout, RolloutCounts, RolloutState, SHOWN_AFTER, Turn, concerns,
-};
+use chartwright_core::rollout::{Ended, Found, ReleaseRollout, RolloutState, SHOWN_AFTER, Turn, concerns};
 use chartwright_core::status::{Phase, Reason, conditions};
-use chartwright_watches::RolloutLimits;
 
 /// The deadline of a release is not checked more often.
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
-
-/// Where the releases of a watch stand, shared by its reconciles.
-pub struct RolloutGate {
-    rollout: Mutex<Rollout<ResourceKey>>,
-    /// Notified after each change.
-    pub(crate) changed: Notify,
-}
-
-impl RolloutGate {
-    pub(crate) fn new(limits: RolloutLimits) -> Self {
-        RolloutGate {
-            rollout: Mutex::new(Rollout::new(limits)),
-            changed: Notify::new(),
-        }
-    }
-
-    fn set(&self, key: &ResourceKey, part: Option<&ReleaseRollout>) {
-        if lock(&self.rollout).set(key, part) {
-            self.changed.notify_one();
-        }
-    }
-
-    fn admit(&self, key: &ResourceKey) -> bool {
-        let is_admitted = lock(&self.rollout).admit(key);
-        self.changed.notify_one();
-        is_admitted
-    }
-
-    /// A custom resource is gone, or no longer of this watch.
-    pub(crate) fn forget(&self, key: &ResourceKey) {
-        self.set(key, None);
-    }
-
-    pub(crate) fn counts(&self) -> RolloutCounts {
-        lock(&self.rollout).counts()
-    }
-
-    /// Releases that may begin now.
-    pub(crate) fn next(&self) -> Vec<ResourceKey> {
-        lock(&self.rollout).next()
-    }
-
-    /// Releases that failed and count.
-    pub(crate) fn failed(&self) -> Vec<ResourceKey> {
-        lock(&self.rollout).failed().cloned().collect()
-    }
-}
 
 /// Before the first reconcile: what the record says of a rollout that another process began.
 pub(crate) fn resume(unit: &Unit, resource: &CustomResource, record: &Record) {

@@ -1,4 +1,4 @@
-//! A panic that a test requests, to see what a defect would do.
+//! Panics where a test requests it, to see what a defect would do.
 
 /// Lets a test see what a defect would do: the custom resource that this variable names makes its reconcile panic, and
 /// `<name>/render` its render, with a text that quotes what was at hand.
