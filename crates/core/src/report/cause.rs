@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 
+use super::facts::{Facts, LONGEST_TEXT};
 use super::member;
 use super::origin::origin;
 use super::remedy::{commands_of_hook, commands_of_member, commands_of_object, commands_of_reason, in_namespace};
+use super::times::{changed, since};
 use super::tree::{Forest, HookNode, Node, NodeHealth};
-use super::{Facts, LONGEST_TEXT, changed, since};
 use crate::hooks::{HookRun, RunPhase};
 use crate::identity::ObjectId;
 use crate::status::conditions::{self, Condition, cut};

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Facts;
+use super::facts::Facts;
 use super::live::{LiveObjects, list, text};
 use super::reads::INGRESS_CLASS_ANNOTATION;
 use crate::health::pods::selects;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{Facts, Unread};
+use super::facts::{Facts, Unread};
 use crate::identity::{GroupKind, ObjectId};
 use crate::status::conditions::cut;
 

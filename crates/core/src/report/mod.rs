@@ -5,6 +5,7 @@
 
 mod cause;
 mod checks;
+mod facts;
 mod live;
 pub mod member;
 mod next;
@@ -12,30 +13,27 @@ mod origin;
 pub mod reads;
 mod remedy;
 mod rollout;
+mod times;
 mod tree;
 mod trouble;
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
 
 pub use cause::Cause;
+pub use facts::{Facts, IngressClasses, Unread};
 pub use live::id_of;
 pub use next::NextStep;
 pub use tree::{HookNode, Node, NodeHealth, Wave};
 
-use crate::identity::{GroupKind, ObjectId};
+use crate::identity::GroupKind;
 use crate::record::Record;
+use crate::report::facts::LONGEST_TEXT;
+use crate::report::times::{changed, since};
 use crate::rollout::ReleaseRollout;
 use crate::status::conditions::{self, Condition};
 use crate::status::summary::ReleaseSummary;
 
-/// The longest text of a report, in bytes.
-const LONGEST_TEXT: usize = 2048;
-/// The field managers of the operator are this one, and others that begin with it and a hyphen.
-const OWN_MANAGER: &str = "chartwright";
 /// The conditions that a person should know besides `Ready`. All are there only while they are true.
 const NOTABLE: [&str; 6] = [
     "Stalled",
@@ -45,72 +43,6 @@ const NOTABLE: [&str; 6] = [
     "PlanFailed",
     "StatusInvalid",
 ];
-
-/// What was read from the cluster about a release.
-#[derive(Clone, Debug)]
-pub struct Facts {
-    /// The kind of the custom resource.
-    pub kind: GroupKind,
-    /// The custom resource.
-    pub resource: Value,
-    /// The field manager of the operator's status.
-    pub status_manager: String,
-    /// Members that are not in the inventory of the status, because the status has not room for all.
-    pub unlisted: Vec<ObjectId>,
-    /// Live members, hooks, and the objects that they own, in any order.
-    pub objects: Vec<Value>,
-    /// Events about any of them, or about the custom resource.
-    pub events: Vec<Value>,
-    /// Nodes that are not ready or do not exist, with the reason.
-    pub lost_nodes: BTreeMap<String, String>,
-    /// `None`: not needed, or they could not be read.
-    pub ingress_classes: Option<IngressClasses>,
-    /// The template of each member, if the chart was rendered for the report.
-    pub templates: BTreeMap<ObjectId, String>,
-    /// What could not be read, and why.
-    pub unread: Vec<Unread>,
-    /// The release that the labels of `resource` name, if it is marked as a member.
-    pub named_release: Option<ObjectId>,
-}
-
-impl Facts {
-    /// The facts of a custom resource of this kind, without anything about its members.
-    pub fn new(kind: GroupKind, resource: Value) -> Self {
-        Facts {
-            kind,
-            resource,
-            status_manager: String::new(),
-            unlisted: Vec::new(),
-            objects: Vec::new(),
-            events: Vec::new(),
-            lost_nodes: BTreeMap::new(),
-            ingress_classes: None,
-            templates: BTreeMap::new(),
-            unread: Vec::new(),
-            named_release: None,
-        }
-    }
-}
-
-/// The IngressClasses of the cluster.
-#[derive(Clone, Debug, Default)]
-pub struct IngressClasses {
-    pub names: Vec<String>,
-    /// True if one of them is the default.
-    pub has_default: bool,
-}
-
-/// A kind that was not read in a namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unread {
-    #[serde(flatten)]
-    pub kind: GroupKind,
-    /// Empty for cluster-scoped objects.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub namespace: String,
-    /// Why it was not read.
-    pub message: String,
-}
 
 /// Everything that is known of one release.
 #[derive(Clone, Debug, Serialize)]
@@ -169,24 +101,6 @@ impl ReleaseReport {
             summary,
         }
     }
-}
-
-/// When a condition got its status. `None` if that is not known.
-fn since(condition: &Condition) -> Option<String> {
-    let time = condition.last_transition_time;
-    (time > Timestamp::UNIX_EPOCH).then(|| time.to_string())
-}
-
-/// When a client other than the operator changed the custom resource last, apart from its status. `None` if that is not known.
-fn changed(resource: &Value) -> Option<String> {
-    let is_other = |entry: &&Value| {
-        let manager = live::text(entry, "/manager");
-        let is_own = manager == OWN_MANAGER || manager.starts_with(&format!("{OWN_MANAGER}-"));
-        !is_own && live::text(entry, "/subresource") != "status"
-    };
-    let entries = live::list(resource, "/metadata/managedFields").filter(is_other);
-    let times = entries.filter_map(|entry| live::text(entry, "/time").parse::<Timestamp>().ok());
-    times.max().map(|time| time.to_string())
 }
 
 /// An abnormal condition of the operator, with its message cut.

@@ -6,9 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::facts::{Facts, LONGEST_TEXT};
 use super::live::{list, text};
+use super::member;
 use super::tree::HookNode;
-use super::{Facts, LONGEST_TEXT, member};
 use crate::hooks::RunPhase;
 use crate::retry;
 use crate::status::conditions::{self, Condition, cut};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::live::{list, text};
+use super::live::{id_of, list, text};
 use crate::health::{has_health, pods};
 use crate::identity::applyset::{self, KINDS_ANNOTATION, NAMESPACES_ANNOTATION, PART_OF_LABEL, TRACKING_ANNOTATION};
 use crate::identity::{GroupKind, ObjectId};
@@ -171,7 +171,7 @@ pub fn is_member(object: &Value, owner_uid: &str) -> bool {
         return false;
     };
     let itself = ObjectId::new(tracking.group_kind, tracking.namespace, tracking.name);
-    !owner_uid.is_empty() && tracking.owner_uid == owner_uid && itself == super::id_of(object)
+    !owner_uid.is_empty() && tracking.owner_uid == owner_uid && itself == id_of(object)
 }
 
 /// The lists of what these members own.
@@ -179,7 +179,7 @@ pub fn owned_reads(members: &[Value]) -> Vec<ListRead> {
     let mut selectors: BTreeMap<(GroupKind, String), BTreeSet<String>> = BTreeMap::new();
     let mut services: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for member in members {
-        let id = super::id_of(member);
+        let id = id_of(member);
         let namespace = id.namespace.clone();
         if id.group_kind == GroupKind::new("", "Service") && member["spec"]["selector"].is_object() {
             services

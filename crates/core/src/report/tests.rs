@@ -3,9 +3,10 @@ mod members;
 mod services;
 mod stateful_sets;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::identity::ObjectId;
 
 fn now() -> Timestamp {
     "2026-01-01T01:00:00Z".parse().unwrap()

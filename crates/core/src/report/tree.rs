@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::facts::{Facts, LONGEST_TEXT};
 use super::live::{LiveObjects, id_of, list, text};
+use super::reads;
 use super::trouble::Trouble;
-use super::{Facts, LONGEST_TEXT, reads};
 use crate::hooks::{HookRun, RunPhase};
 use crate::identity::{GroupKind, ObjectId};
 use crate::record::Record;

@@ -3,9 +3,10 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::facts::Facts;
 use super::live::{LiveObjects, list, text};
 use super::tree::NodeHealth;
-use super::{Facts, checks, rollout};
+use super::{checks, rollout};
 use crate::health::{self, HealthStatus, pods};
 use crate::identity::ObjectId;
 
