@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::chart::Placed;
 use super::crd::definition;
 use super::layout;
-use super::lint::crd::{self, Crd};
+use super::lint::project::crd::{self, Crd};
 use super::lists::{self, MARKER};
 use super::names::{kind_of_chart, plural};
 use super::printable::{is_yaml_word, one_line, to_yaml};

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::api::Kind;
-use super::lint::{crd, samples};
+use super::lint::project::{crd, samples};
 use super::printable::{one_line, to_yaml};
 use super::survey::unmade::Unmade;
 use super::survey::{RBAC, Survey};

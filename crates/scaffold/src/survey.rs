@@ -11,7 +11,7 @@ use std::thread::ScopedJoinHandle;
 use go_template::commands::{self, Word};
 use serde_json::{Map, Value, json};
 
-use super::lint::crd::Crd;
+use super::lint::project::crd::Crd;
 use super::names::plural;
 use super::progress::ProgressLine;
 use super::text_at;
@@ -637,7 +637,7 @@ pub mod tests {
         std::fs::write(bases.join("a.yaml"), definition).unwrap();
         let made = "{apiVersion: a.com/v1, kind: Redis}\n---\n{apiVersion: b.com/v1, kind: Redis}\n---\n\
                     {apiVersion: security.openshift.io/v1, kind: SecurityContextConstraints}";
-        let crds = crate::lint::crd::read(folder.path());
+        let crds = crate::lint::project::crd::read(folder.path());
         let survey = Survey::with_values(&chart("templates/a.yaml", made), Vec::new(), &crds, &[]);
         let made: Vec<&str> = survey.made.iter().map(|(_, resource)| resource.as_str()).collect();
         assert_eq!(made, ["redis", "redises", "securitycontextconstraints"]);

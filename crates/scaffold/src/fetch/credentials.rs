@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::repository::helm_file;
+use super::helm_config::helm_file;
 
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {

@@ -8,7 +8,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::lock::{ChartLock, Locked};
-use super::{Net, http, oci, repository};
+use super::net::Net;
+use super::{http, oci, repository};
 use crate::chart::ChartFiles;
 use crate::names::{check_chart_name, check_chart_version};
 use crate::printable::to_yaml;

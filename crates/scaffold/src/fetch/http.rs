@@ -1,6 +1,7 @@
 //! Files by HTTP. The client is that of the Kubernetes library, without a cluster: it brings TLS, and the proxies of
 //! `HTTPS_PROXY` and `NO_PROXY`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
@@ -282,6 +283,17 @@ impl std::fmt::Debug for Login {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} at {}", self.username, self.origin)
     }
+}
+
+/// The certificates in a file.
+///
+/// # Errors
+/// There are none.
+pub fn authorities(path: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let is_pem = text.contains("-----BEGIN CERTIFICATE-----");
+    ensure!(is_pem, "{}: there is no certificate in PEM", path.display());
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::digest;
+use super::archive::digest;
 use helm_template::chart::{Dependency, File, Metadata};
 
 /// What a chart's dependencies were resolved to, in their order.

@@ -8,10 +8,10 @@ use axum::http::header::{CONTENT_TYPE, LINK, WWW_AUTHENTICATE};
 use serde::Deserialize;
 use url::Url;
 
+use super::archive::{Archive, check_digest};
 use super::credentials::{self, Credentials};
 use super::http::{Answer, Ask, Http, basic, origin};
-use super::repository::pick;
-use super::{Archive, check_digest};
+use super::versions::pick;
 use helm_template::sprig::semver::Version;
 
 /// What stands before a reference.

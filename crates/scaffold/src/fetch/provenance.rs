@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
-use super::digest;
+use super::archive::digest;
 
 /// Checks that a key of the keyring signed this archive.
 ///

@@ -1,17 +1,15 @@
-//! Chart repositories: which of the versions in an `index.yaml` is meant, and where its archive is. Helm's own list of
-//! repositories, for those that are called by name. Facts: Helm's `pkg/repo/v1/{index,repo}.go`.
+//! Chart repositories: which of the versions in an `index.yaml` is meant, and where its archive is. Facts: Helm's
+//! `pkg/repo/v1/index.go`.
 
-use std::cmp::Ordering;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context as _, anyhow, ensure};
-use serde::Deserialize;
+use anyhow::{Context as _, anyhow};
 use serde_json::Value;
 use url::Url;
 
-use super::http::{Ask, Http, Login, origin, without_password};
-use super::{Archive, Net, check_digest, oci};
-use helm_template::sprig::semver::{Constraints, Version};
+use super::archive::{Archive, check_digest};
+use super::http::{Ask, Http, without_password};
+use super::net::Net;
+use super::oci;
+use super::versions::pick;
 
 /// One version of a chart in an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,48 +19,6 @@ pub struct IndexEntry {
     pub url: String,
     /// SHA-256 of the archive, in hex; empty if the index has none.
     pub digest: String,
-}
-
-/// A repository that Helm knows by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Known {
-    pub name: String,
-    pub url: String,
-    #[serde(default)]
-    pub username: String,
-    #[serde(default)]
-    pub password: String,
-    #[serde(default, rename = "caFile")]
-    pub ca_file: String,
-}
-
-/// The place of the version that is wanted: the one that is called exactly so, else the newest that the constraint allows;
-/// the newest stable one if nothing is wanted.
-///
-/// # Errors
-/// What is wanted is no constraint, or nothing satisfies it.
-pub fn pick(versions: &[&str], wanted: &str) -> anyhow::Result<usize> {
-    if let Some(exact) = versions.iter().position(|version| *version == wanted) {
-        return Ok(exact);
-    }
-    let constraint = if wanted.is_empty() { "*" } else { wanted };
-    let constraint = Constraints::parse(constraint).map_err(|error| anyhow!("{wanted:?} is no version: {error}"))?;
-    let read = versions.iter().enumerate();
-    let read = read.filter_map(|(at, version)| Some((at, Version::parse(version).ok()?)));
-    let fitting = read.filter(|(_, version)| constraint.check(version));
-    // Of equals the first: what stands in an index first.
-    let newest = fitting.reduce(|best, next| match next.1.compare(&best.1) {
-        Ordering::Greater => next,
-        _ => best,
-    });
-    let what = match wanted {
-        "" => "there is no stable version; --helm-chart-version \">0-0\" takes any".to_owned(),
-        wanted => format!("no version satisfies {wanted:?}"),
-    };
-    newest.map(|(at, _)| at).with_context(|| match versions {
-        [] => "there is no version at all".to_owned(),
-        some => format!("{what}; there are: {}", some[..some.len().min(5)].join(", ")),
-    })
 }
 
 /// The version of a chart that is wanted, in the text of an index.
@@ -169,136 +125,9 @@ pub fn download(http: &Http, url: &str, provenance: bool) -> anyhow::Result<Arch
     })
 }
 
-/// The repositories that Helm knows.
-///
-/// # Errors
-/// The file can't be read.
-pub fn known() -> anyhow::Result<Vec<Known>> {
-    #[derive(Deserialize)]
-    struct List {
-        #[serde(default)]
-        repositories: Vec<Known>,
-    }
-    let Some(path) = helm_file("HELM_REPOSITORY_CONFIG", "repositories.yaml") else {
-        return Ok(Vec::new());
-    };
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error).with_context(|| path.display().to_string()),
-    };
-    let list: List = serde_yaml::from_str(&text).with_context(|| path.display().to_string())?;
-    Ok(list.repositories)
-}
-
-/// A file of Helm's configuration, which a variable of the environment may name.
-pub fn helm_file(variable: &str, name: &str) -> Option<PathBuf> {
-    let given = |variable: &str| {
-        std::env::var_os(variable)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    given(variable).or_else(|| {
-        let folder = given("HELM_CONFIG_HOME").or_else(|| Some(given("XDG_CONFIG_HOME")?.join("helm")));
-        let own = if cfg!(target_os = "macos") {
-            "Library/Preferences"
-        } else {
-            ".config"
-        };
-        Some(
-            folder
-                .or_else(|| Some(given("HOME")?.join(own).join("helm")))?
-                .join(name),
-        )
-    })
-}
-
-impl Known {
-    /// Whether a dependency's repository or what stands before a chart's name means this one.
-    pub fn is_meant(&self, repository: &str) -> bool {
-        let name = repository
-            .strip_prefix('@')
-            .or_else(|| repository.strip_prefix("alias:"));
-        name == Some(&self.name) || self.url.trim_end_matches('/') == repository.trim_end_matches('/')
-    }
-
-    /// How Helm asks it.
-    ///
-    /// # Errors
-    /// Its certificates can't be read.
-    pub fn http(&self) -> anyhow::Result<Http> {
-        let login = Login {
-            origin: origin(&self.url),
-            username: self.username.clone(),
-            password: self.password.clone(),
-        };
-        Ok(Http {
-            login: Some(login).filter(|login| !login.username.is_empty()),
-            authorities: match self.ca_file.as_str() {
-                "" => None,
-                path => Some(authorities(Path::new(path))?),
-            },
-            ..Http::default()
-        })
-    }
-}
-
-/// The certificates in a file.
-///
-/// # Errors
-/// There are none.
-pub fn authorities(path: &Path) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let is_pem = text.contains("-----BEGIN CERTIFICATE-----");
-    ensure!(is_pem, "{}: there is no certificate in PEM", path.display());
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_picked_as_helm_does() {
-        let versions = [
-            "2.0.0-rc.1",
-            "1.2.0",
-            "1.10.1",
-            "1.9.0",
-            "v0.3.0",
-            "nonsense",
-            "1.10.1+build.2",
-        ];
-        for (wanted, want) in [
-            ("", "1.10.1"),
-            ("1.9.0", "1.9.0"),
-            ("~1.9", "1.9.0"),
-            ("~1.2", "1.2.0"),
-            ("^1", "1.10.1"),
-            ("<1.10", "1.9.0"),
-            ("0.3.0", "v0.3.0"),
-            ("1.10.1+build.2", "1.10.1+build.2"),
-            (">0-0", "2.0.0-rc.1"),
-            (">=2.0.0-0", "2.0.0-rc.1"),
-            ("nonsense", "nonsense"),
-            ("1.x || >=3", "1.10.1"),
-        ] {
-            assert_eq!(versions[pick(&versions, wanted).unwrap()], want, "{wanted}");
-        }
-        for (versions, wanted, want) in [
-            (
-                &versions[..],
-                "3",
-                "no version satisfies \"3\"; there are: 2.0.0-rc.1, 1.2.0",
-            ),
-            (&versions[..], "no", "\"no\" is no version: improper constraint"),
-            (&["1.0.0-rc"], "", "there is no stable version"),
-            (&[], "", "there is no version at all"),
-        ] {
-            let error = pick(versions, wanted).unwrap_err().to_string();
-            assert!(error.starts_with(want), "{wanted}: {error}");
-        }
-    }
 
     #[test]
     fn an_index_tells_where_archives_are() {

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{LintFinding, LintRule};
+use super::report::LintFinding;
+use super::rules::LintRule;
 
 const MARK: &str = "chartwright-lint: ignore=";
 

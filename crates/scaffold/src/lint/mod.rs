@@ -3,7 +3,8 @@
 mod chart;
 mod ignore;
 pub mod output;
-mod project;
+pub(crate) mod project;
+mod report;
 pub mod rules;
 mod schema;
 #[cfg(test)]
@@ -16,27 +17,11 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 
 pub use project::crd;
-pub(crate) use project::samples;
+pub use report::LintFinding;
 pub use rules::{LintRule, Severity};
 
 use project::{privileges, watches};
-
-/// So many of the objects that one finding is about are named.
-const NAMED: usize = 3;
-
-/// One remark about a file.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LintFinding {
-    /// Relative to the folder that was looked at.
-    pub file: String,
-    /// Counted from 1.
-    pub line: usize,
-    /// Counted from 1; 0 where only the line is known.
-    pub column: usize,
-    pub rule: LintRule,
-    /// What is wrong here.
-    pub message: String,
-}
+use report::LintReport;
 
 /// What was looked at.
 #[derive(Debug)]
@@ -45,16 +30,6 @@ pub struct Linted {
     pub root: PathBuf,
     /// In the order of files and lines, without those that comments ignore.
     pub findings: Vec<LintFinding>,
-}
-
-/// A file, with line and column.
-type SourcePlace = (String, (usize, usize));
-
-/// Collects findings.
-#[derive(Debug)]
-struct LintReport {
-    root: PathBuf,
-    findings: Vec<LintFinding>,
 }
 
 /// What is looked at.
@@ -119,50 +94,5 @@ impl Target {
                 path.display()
             ),
         }
-    }
-}
-
-impl LintReport {
-    /// `at`: line and column, each from 1; 0 where it isn't known.
-    fn add(&mut self, rule: LintRule, file: impl Into<String>, at: (usize, usize), message: impl Into<String>) {
-        self.findings.push(LintFinding {
-            file: file.into(),
-            line: at.0.max(1),
-            column: at.1,
-            rule,
-            message: message.into(),
-        });
-    }
-
-    /// One finding about several objects, at the first of them in the order of files and lines, without those that a comment
-    /// ignores. `message`: of their names and their number.
-    fn add_one_of(
-        &mut self,
-        rule: LintRule,
-        mut objects: Vec<(SourcePlace, String)>,
-        message: impl Fn(&str, usize) -> String,
-    ) {
-        objects.sort();
-        objects.dedup();
-        objects.retain(|((file, at), _)| !ignore::is_ignored(&self.root, rule, file, at.0.max(1)));
-        let Some(((file, at), first)) = objects.first() else {
-            return;
-        };
-        let others = objects.iter().skip(1).map(|(_, name)| name.as_str());
-        let shown: Vec<&str> = [first.as_str()].into_iter().chain(others).take(NAMED).collect();
-        let names = match objects.len() - shown.len() {
-            0 => shown.join(", "),
-            more => format!("{} and {more} more", shown.join(", ")),
-        };
-        let message = message(&names, objects.len());
-        self.add(rule, file.clone(), *at, message);
-    }
-}
-
-/// A file in a folder, both relative to the same; the folder may be empty.
-fn join(folder: &str, file: &str) -> String {
-    match folder {
-        "" => file.to_owned(),
-        folder => format!("{}/{file}", folder.trim_end_matches('/')),
     }
 }

@@ -6,8 +6,9 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::Linted;
+use super::report::LintFinding;
 use super::rules::{ALL, Severity};
-use super::{LintFinding, Linted};
 use crate::printable::one_line;
 
 /// What schemas of SARIF call this version.

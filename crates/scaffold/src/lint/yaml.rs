@@ -54,7 +54,7 @@ pub(super) fn read_folder(root: &Path, folder: &str) -> Vec<Document> {
         .filter(|name| name.ends_with(".yaml") || name.ends_with(".yml"))
         .collect();
     names.sort();
-    let files = names.iter().map(|name| super::join(folder, name));
+    let files = names.iter().map(|name| super::report::join(folder, name));
     files.flat_map(|file| read(root, &file)).collect()
 }
 

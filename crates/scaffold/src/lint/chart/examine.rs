@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::random::RandomResults;
 use crate::lint::project::crd;
-use crate::lint::{LintReport, join, rules};
+use crate::lint::report::{LintReport, join};
+use crate::lint::rules;
 use crate::survey::patched::{PatchedObject, patched};
 use crate::survey::{self, Survey};
 use chartwright_core::identity::GroupKind;

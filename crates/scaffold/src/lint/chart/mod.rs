@@ -12,7 +12,7 @@ use std::sync::Arc;
 use chartwright_core::values::value_reads::Reads;
 use chartwright_watches::ObjectPatch;
 
-use super::LintReport;
+use super::report::LintReport;
 use examine::Examined;
 
 /// Runs the rules for a chart alone. `folder` is relative to the linted folder. `given`: values from samples and watches. `patches`:

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::examine::{Examined, NAMESPACE};
-use crate::lint::{LintReport, rules};
+use crate::lint::report::LintReport;
+use crate::lint::rules;
 use crate::survey::patched::patched;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::identity::cluster_scoped::is_cluster_scoped;

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::examine::{Examined, ExaminedObject};
-use crate::lint::{LintReport, rules};
+use crate::lint::report::LintReport;
+use crate::lint::rules;
 use helm_template::render::HookEvent;
 
 pub(in crate::lint) fn check(examined: &Examined, report: &mut LintReport) {

@@ -7,7 +7,8 @@ use go_template::commands::{self, Word};
 use serde_json::{Value, json};
 
 use super::examine::{Examined, NAMESPACE};
-use crate::lint::{LintReport, join, rules};
+use crate::lint::report::{LintReport, join};
+use crate::lint::rules;
 use crate::survey::manifests;
 use chartwright_core::members::desired::fold_string_data;
 use helm_template::handlebars::is_handlebars;

@@ -3,7 +3,8 @@
 use go_yaml::{Data, Node};
 
 use super::examine::Examined;
-use crate::lint::{LintReport, join, rules, yaml};
+use crate::lint::report::{LintReport, join};
+use crate::lint::{rules, yaml};
 use chartwright_core::values::value_reads::Reads;
 
 /// Keys of values.yaml that no template reads.

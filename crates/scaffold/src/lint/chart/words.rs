@@ -6,7 +6,8 @@ use go_yaml::{Data, Node};
 use regex::Regex;
 
 use super::examine::Examined;
-use crate::lint::{LintReport, join, rules, yaml};
+use crate::lint::report::{LintReport, join};
+use crate::lint::{rules, yaml};
 use chartwright_watches::STATUS_TEMPLATE;
 
 /// Keys of the chart's values, and of the status template, which is no YAML before it is rendered.

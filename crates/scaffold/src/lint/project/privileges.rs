@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use go_template::commands::{self, Word};
 
 use crate::lint::chart::examine::{Examined, ExaminedObject, NAMESPACE};
-use crate::lint::{LintReport, join, rules};
+use crate::lint::report::{LintReport, join};
+use crate::lint::rules;
 use chartwright_core::grants::{carries_rights, may_look_up};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::identity::cluster_scoped::is_cluster_scoped;

@@ -6,11 +6,12 @@ use go_yaml::Node;
 use serde_json::Value;
 
 use super::needs::Needs;
-use super::watches::Watched;
+use super::watched::Watched;
 use crate::api::Kind;
 use crate::lint::chart::examine::Examined;
+use crate::lint::report::{LintReport, join};
+use crate::lint::rules;
 use crate::lint::yaml::{self, Document};
-use crate::lint::{LintReport, join, rules};
 use crate::rights::{ESCALATING, ROLES, denied, may_have_key, missing_accounts, missing_crds, no_rule};
 use crate::survey::{RBAC, Survey};
 

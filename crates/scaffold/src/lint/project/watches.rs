@@ -2,27 +2,15 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
-
 use super::crd::{self, Crd};
 use super::samples::{self, SampleFile};
-use super::{privileges, rights};
-use crate::api::Kind;
+use super::watch_values::UNKNOWN;
+use super::watched::Watched;
+use super::{crd_checks, privileges, rights, sample_checks};
 use crate::lint::chart::examine::Examined;
-use crate::lint::{LintReport, chart, rules};
+use crate::lint::report::LintReport;
+use crate::lint::{chart, rules};
 use chartwright_watches::{ReadContext, Watch};
-use helm_template::chart::strvals::{self, Mode};
-use helm_template::chart::values::merge_maps;
-
-/// What stands for a text that isn't known here.
-const UNKNOWN: &str = "value";
-
-/// A watch, and what was found for it.
-pub(in crate::lint) struct Watched<'w> {
-    pub(in crate::lint) watch: &'w Watch,
-    pub(in crate::lint) kind: Kind,
-    pub(in crate::lint) crd: Option<&'w Crd>,
-}
 
 pub(in crate::lint) fn check(file: &str, report: &mut LintReport) {
     let root = report.root.clone();
@@ -34,7 +22,7 @@ pub(in crate::lint) fn check(file: &str, report: &mut LintReport) {
     let watched: Vec<Watched> = watches.iter().map(|watch| Watched::of(watch, &root, &crds)).collect();
     let mut charts: Vec<Examined> = Vec::new();
     for one in &watched {
-        crd::check_watched(file, one, report);
+        crd_checks::check_watched(file, one, report);
         let own: Vec<&SampleFile> = samples.iter().filter(|sample| sample.is_of(one.watch)).collect();
         if own.is_empty() && one.watch.decorator.is_none() {
             let message = format!("there is no {} in config/samples", one.watch.group_kind());
@@ -52,10 +40,10 @@ pub(in crate::lint) fn check(file: &str, report: &mut LintReport) {
             if one.crd.is_none_or(Crd::is_namespaced) {
                 privileges::check(examined, Some(one.watch), report);
             }
-            crd::check_values(examined, one, report);
+            crd_checks::check_values(examined, one, report);
         }
         own.into_iter()
-            .for_each(|sample| samples::check(sample, one, chart, report));
+            .for_each(|sample| sample_checks::check(sample, one, chart, report));
     }
     rights::check(&watched, &charts, report);
 }
@@ -107,48 +95,5 @@ fn read(file: &str, root: &Path, report: &mut LintReport) -> Option<Vec<Watch>> 
             }
             None
         }
-    }
-}
-
-/// The values of a release with this spec; a text stands for what is in Secrets and ConfigMaps.
-pub(in crate::lint) fn values(watch: &Watch, spec: &Value) -> Value {
-    let mut values = watch.values.clone();
-    let set = |values: &mut Map<String, Value>, path: &str, text: &str| {
-        // The parser of watches.yaml has already reported wrong paths.
-        let _ = strvals::parse_into(&format!("{path}={text}"), &Mode::Strings, values);
-    };
-    for path in watch
-        .values_from
-        .iter()
-        .filter_map(|source| source.target_path.as_deref())
-    {
-        set(&mut values, path, UNKNOWN);
-    }
-    if let Value::Object(spec) = spec {
-        merge_maps(&mut values, spec.clone());
-    }
-    for given in &watch.override_values {
-        let text = if given.value.contains("{{") {
-            UNKNOWN
-        } else {
-            given.value.as_str()
-        };
-        set(&mut values, &given.key, text);
-    }
-    Value::Object(values)
-}
-
-impl<'w> Watched<'w> {
-    fn of(watch: &'w Watch, root: &Path, crds: &'w [Crd]) -> Self {
-        Watched {
-            watch,
-            kind: Kind::of_watch(watch, root, crds),
-            crd: crds.iter().find(|crd| crd.is_of(&watch.group, &watch.kind)),
-        }
-    }
-
-    /// True if a chart was examined for this watch: its chart, with its patches.
-    pub(in crate::lint) fn is_of(&self, examined: &Examined) -> bool {
-        examined.folder == self.kind.chart && examined.patches == self.watch.patches
     }
 }
