@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use helm_template::chart::{Chart, File};
-use helm_template::render::{Engine, Input, Limits, Release};
+use helm_template::render::{Engine, Input, Limits, ReleaseObject};
 use mimalloc::MiMalloc;
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ fn render(template: &str, values: Value) -> (usize, Result<u64, String>) {
         lookup: Arc::new(BTreeMap::new()),
         limits: Limits::within(SHARE),
         read_objects: true,
-        ..Input::new(Release::install("r", "n"), values)
+        ..Input::new(ReleaseObject::install("r", "n"), values)
     };
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);
@@ -136,7 +136,7 @@ fn what_a_chart_takes() {
     let renderer = Engine::new(Chart::load(&path).unwrap()).unwrap();
     let input = Input {
         read_objects: true,
-        ..Input::new(Release::install("r", "n"), Value::Null)
+        ..Input::new(ReleaseObject::install("r", "n"), Value::Null)
     };
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);

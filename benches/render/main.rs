@@ -28,7 +28,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use helm_template::chart::{self, Chart};
-use helm_template::render::{Engine, Input, Kept, Release};
+use helm_template::render::{Engine, Input, Kept, ReleaseObject};
 use serde_json::{Map, Value, json};
 
 #[global_allocator]
@@ -161,7 +161,10 @@ fn input(values: &Map<String, Value>) -> Input<'static> {
         kept: Some(&NOTHING),
         guards_secrets: true,
         read_objects: true,
-        ..Input::new(Release::install("bench", "default"), Value::Object(values.clone()))
+        ..Input::new(
+            ReleaseObject::install("bench", "default"),
+            Value::Object(values.clone()),
+        )
     }
 }
 

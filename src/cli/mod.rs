@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn the_commands_of_a_report_are_those_of_the_program() {
         use chartwright_core::identity::GroupKind;
-        use chartwright_core::report::{Facts, ReleaseReport};
+        use chartwright_core::report::{ReleaseReport, ReportFacts};
         let reasons =
             "ChartInvalid ValuesInvalid Refused Forbidden Collision ApplyFailed HookFailed RolledBack Other".split(' ');
         let condition =
@@ -280,7 +280,7 @@ mod tests {
             serde_json::json!({"metadata": {"name": "web"}}),
         ]);
         for resource in resources {
-            let facts = Facts::new(GroupKind::new("example.com", "Web"), resource);
+            let facts = ReportFacts::new(GroupKind::new("example.com", "Web"), resource);
             let report = ReleaseReport::of(&facts, jiff::Timestamp::UNIX_EPOCH);
             let commands: Vec<&String> = report.causes.iter().flat_map(|cause| &cause.commands).collect();
             assert!(!commands.is_empty(), "{report:?}");

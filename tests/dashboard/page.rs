@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use chartwright_core::report::Facts;
+use chartwright_core::report::ReportFacts;
 use chartwright_operator::dashboard::{DashboardAccess, routes};
 use chartwright_operator::telemetry::server::{BindAddress, Servers, dashboard_site};
 use serde_json::Value;
@@ -301,7 +301,7 @@ fn changes_are_shown_without_a_reload() -> Result<()> {
         "Deployment catalog: no pod is ready",
         2_000_000,
     );
-    world.fixture.put(Facts::new(kind("WebApp"), catalog.clone()));
+    world.fixture.put(ReportFacts::new(kind("WebApp"), catalog.clone()));
     let row = "[...document.querySelectorAll('.list tbody tr')].find((row) => row.innerText.includes('catalog'))";
     world.browser.until(&format!("{row}?.innerText.includes('failing')"))?;
     world.open_release("catalog", "tree")?;
@@ -310,7 +310,7 @@ fn changes_are_shown_without_a_reload() -> Result<()> {
         .until("document.querySelector('.title').innerText.includes('failing')")?;
     let mut better = catalog;
     better["status"]["conditions"][0]["status"] = "True".into();
-    world.fixture.put(Facts::new(kind("WebApp"), better.clone()));
+    world.fixture.put(ReportFacts::new(kind("WebApp"), better.clone()));
     world
         .browser
         .until("document.querySelector('.title').innerText.includes('ready')")?;
@@ -320,7 +320,7 @@ fn changes_are_shown_without_a_reload() -> Result<()> {
     world.browser.until("document.title.startsWith('catalog (ready)')")?;
     world.fixture.remove("catalog");
     world.browser.until("document.getElementById('gone')")?;
-    world.fixture.put(Facts::new(kind("WebApp"), better));
+    world.fixture.put(ReportFacts::new(kind("WebApp"), better));
     world
         .browser
         .until("!document.getElementById('gone') && document.querySelector('.title')")?;

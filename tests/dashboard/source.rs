@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use chartwright_core::dashboard::{ReleaseDetail, ReleaseKey, ReleaseRow};
 use chartwright_core::diff::{
-    ChartChange, HookRuns, ObjectChange, Operation, Refusal, ReleaseDiff, Summary, summarize,
+    ChangeOperation, ChartChange, HookRuns, ObjectChange, Refusal, ReleaseDiff, Summary, summarize,
 };
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::report::Facts;
+use chartwright_core::report::ReportFacts;
 use chartwright_operator::dashboard::{Board, DashboardSource};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 pub struct Fixture {
     board: Arc<Board>,
-    facts: Mutex<BTreeMap<ReleaseKey, Facts>>,
+    facts: Mutex<BTreeMap<ReleaseKey, ReportFacts>>,
 }
 
 impl DashboardSource for Fixture {
@@ -52,7 +52,7 @@ impl DashboardSource for Fixture {
             summary: Summary::default(),
             changes: vec![ObjectChange {
                 object: id("Deployment.apps"),
-                operation: Operation::Changed,
+                operation: ChangeOperation::Changed,
                 diff: format!("@@ -1 +1 @@\n-image: v1\n+image: {}\n", words("v2")),
                 restarts: true,
                 is_rendered_only: false,
@@ -166,7 +166,7 @@ fn pod(name: &str, is_ready: bool) -> Value {
 }
 
 /// A release that waits for a pod, with hooks, plans, history and drift.
-fn checkout() -> Facts {
+fn checkout() -> ReportFacts {
     let mut custom = resource(
         ("shop", "checkout"),
         "False",
@@ -224,7 +224,7 @@ fn checkout() -> Facts {
     status["notes"] =
         "Checkout is at https://checkout.example.com\nRun a backup: chartwright plan run webapp checkout backup\n"
             .into();
-    let mut facts = Facts::new(kind("WebApp"), custom);
+    let mut facts = ReportFacts::new(kind("WebApp"), custom);
     let rolled_out = json!({"spec": {"replicas": 3}, "status": {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 2,
         "availableReplicas": 2, "unavailableReplicas": 1}});
     let queue = json!({"spec": {"replicas": 1}, "status": {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1,
@@ -263,17 +263,17 @@ fn checkout() -> Facts {
 }
 
 /// A release whose chart cannot be rendered.
-fn search() -> Facts {
+fn search() -> ReportFacts {
     let message = "webapp/templates/deployment.yaml:24:18: executing \"webapp/templates/deployment.yaml\": wrong type for value; \
         expected string; got map[string]interface {}";
     let mut custom = resource(("shop", "search"), "False", "RenderFailed", message, 5400);
     let stalled = json!({"type": "Stalled", "status": "True", "reason": "RenderFailed", "message": message, "lastTransitionTime": ago(240)});
     custom["status"]["conditions"].as_array_mut().unwrap().push(stalled);
-    Facts::new(kind("WebApp"), custom)
+    ReportFacts::new(kind("WebApp"), custom)
 }
 
 /// A release in which every text that a client of the API server can choose is an attack.
-fn hostile() -> Facts {
+fn hostile() -> ReportFacts {
     let text = |number: usize| ATTACKS[number % ATTACKS.len()];
     let mut custom = resource(("shop", HOSTILE), "False", text(0), &ATTACKS.join(" "), 60);
     let status = &mut custom["status"];
@@ -291,7 +291,7 @@ fn hostile() -> Facts {
         .extend([condition("Drifted"), condition("PruneHeld")]);
     status["notes"] = ATTACKS.join("\n").into();
     custom["metadata"]["labels"] = json!({text(0): text(1)});
-    Facts::new(kind("WebApp"), custom)
+    ReportFacts::new(kind("WebApp"), custom)
 }
 
 impl Fixture {
@@ -328,7 +328,7 @@ impl Fixture {
             ),
         ] {
             let custom = resource((namespace, name), ready, reason, message, age);
-            fixture.put(Facts::new(kind(kind_name), custom));
+            fixture.put(ReportFacts::new(kind(kind_name), custom));
         }
         for number in 0..120 {
             let place = (format!("team-{}", number % 8), format!("app-{number:03}"));
@@ -339,14 +339,14 @@ impl Fixture {
                 healthy,
                 10_000 * (number + 2),
             );
-            fixture.put(Facts::new(kind("WebApp"), custom));
+            fixture.put(ReportFacts::new(kind("WebApp"), custom));
         }
         fixture.board.set_listed(true);
         Arc::new(fixture)
     }
 
     /// Adds or replaces a release.
-    pub fn put(&self, facts: Facts) {
+    pub fn put(&self, facts: ReportFacts) {
         let row = ReleaseRow::of(&facts.kind, &facts.resource);
         self.facts.lock().unwrap().insert(row.key(), facts);
         self.board.change(|index| index.put(row));

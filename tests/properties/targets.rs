@@ -17,7 +17,7 @@ use go_yaml as yaml;
 use helm_template::chart::{Chart, File, Frozen, strvals, values};
 use helm_template::gostd::regexp;
 use helm_template::helm::table;
-use helm_template::render::{Engine, Input, Limits, Release};
+use helm_template::render::{Engine, Input, Limits, ReleaseObject};
 use helm_template::sprig::semver;
 use serde_json::{Map, Value, json};
 
@@ -88,7 +88,7 @@ pub fn render(data: &[u8]) {
             ..Limits::default()
         },
         include_crds: true,
-        ..Input::new(Release::install("r", "n"), values)
+        ..Input::new(ReleaseObject::install("r", "n"), values)
     };
     let _ = Engine::new(chart).map(|renderer| renderer.render_with(&input));
 }

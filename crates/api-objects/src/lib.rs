@@ -134,7 +134,7 @@ impl CustomObject {
         #[derive(Deserialize)]
         struct Fields<'a> {
             #[serde(default)]
-            metadata: Named,
+            metadata: CustomMetadata,
             #[serde(borrow)]
             spec: Option<&'a RawValue>,
             #[serde(borrow)]
@@ -170,7 +170,7 @@ impl<'de> Deserialize<'de> for CustomObject {
 /// The metadata that a [`CustomObject`] has.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Named {
+struct CustomMetadata {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -206,8 +206,8 @@ impl From<FieldWriter> for ManagedFieldsEntry {
     }
 }
 
-impl From<Named> for ObjectMeta {
-    fn from(named: Named) -> Self {
+impl From<CustomMetadata> for ObjectMeta {
+    fn from(named: CustomMetadata) -> Self {
         ObjectMeta {
             name: named.name,
             namespace: named.namespace,

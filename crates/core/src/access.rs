@@ -27,7 +27,7 @@ pub struct TokenDigest([u8; 32]);
 
 /// What the API server decided about a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AccessVerdict {
     /// The user of the token may read the path.
     Allowed,
     /// The token is invalid or expired.
@@ -71,7 +71,7 @@ impl BearerToken {
         text.replace(&self.0, "[redacted]")
     }
 
-    /// The TokenReview that asks for the user of this token.
+    /// The TokenReview that requests the user of this token.
     pub fn review(&self) -> Value {
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": self.0}})
     }
@@ -104,12 +104,12 @@ impl TokenUser {
     }
 
     /// The verdict of an answered SubjectAccessReview. An answer without `allowed` denies.
-    pub fn verdict(&self, review: &Value) -> Verdict {
+    pub fn verdict(&self, review: &Value) -> AccessVerdict {
         if review["status"]["allowed"] == true && review["status"]["denied"] != true {
-            Verdict::Allowed
+            AccessVerdict::Allowed
         } else {
             let user = self.0["username"].as_str().unwrap_or_default().to_owned();
-            Verdict::Denied { user }
+            AccessVerdict::Denied { user }
         }
     }
 }
@@ -196,7 +196,10 @@ mod tests {
     #[test]
     fn only_a_clear_answer_allows() {
         let user = TokenUser(json!({"username": "a"}));
-        assert_eq!(user.verdict(&json!({"status": {"allowed": true}})), Verdict::Allowed);
+        assert_eq!(
+            user.verdict(&json!({"status": {"allowed": true}})),
+            AccessVerdict::Allowed
+        );
         for answer in [
             json!({"status": {"allowed": false, "reason": "no rule"}}),
             json!({"status": {"allowed": true, "denied": true}}),
@@ -206,7 +209,7 @@ mod tests {
             json!({}),
             json!(null),
         ] {
-            let denied = Verdict::Denied { user: "a".to_owned() };
+            let denied = AccessVerdict::Denied { user: "a".to_owned() };
             assert_eq!(user.verdict(&answer), denied, "{answer}");
         }
     }

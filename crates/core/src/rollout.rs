@@ -73,7 +73,7 @@ pub struct Found<'a> {
 
 /// What the rollout means for a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum RolloutTurn {
     /// No part of the rollout.
     UpToDate,
     /// It is reconciled now, with this part.
@@ -90,7 +90,7 @@ pub fn concerns(part: Option<&ReleaseRollout>, done_for: Option<&str>, inputs: &
 
 impl Found<'_> {
     /// Decides whether a release is part of the rollout, and whether it has to wait.
-    pub fn turn(&self, now: Timestamp) -> Turn {
+    pub fn turn(&self, now: Timestamp) -> RolloutTurn {
         let changed = |before: &str| intent::changed(before, self.inputs);
         let part = self.part.filter(|part| part.state != RolloutState::Waiting);
         let since_done = self.done_for.and_then(changed);
@@ -100,7 +100,7 @@ impl Found<'_> {
             // What the render asks of the cluster is known only after it, so the inputs of a complete release may differ.
             let is_new_chart =
                 since_begun.is_none_or(|changed| changed.given) && since_done.is_none_or(|changed| changed.given);
-            return Turn::Now(ReleaseRollout {
+            return RolloutTurn::Now(ReleaseRollout {
                 state: part.state,
                 since: if is_new_chart { now } else { part.since },
                 inputs: self.inputs.to_owned(),
@@ -114,19 +114,19 @@ impl Found<'_> {
             counts,
         };
         match since_done {
-            _ if !self.is_installed => Turn::UpToDate,
+            _ if !self.is_installed => RolloutTurn::UpToDate,
             // An incomplete release is reconciled in any case. Whether its chart changed is not known.
-            None => Turn::UpToDate,
-            Some(changed) if !changed.given => Turn::UpToDate,
-            Some(changed) if changed.requested || self.is_urgent => Turn::Now(begun(false)),
-            Some(_) => Turn::Queued(begun(self.was_ready)),
+            None => RolloutTurn::UpToDate,
+            Some(changed) if !changed.given => RolloutTurn::UpToDate,
+            Some(changed) if changed.requested || self.is_urgent => RolloutTurn::Now(begun(false)),
+            Some(_) => RolloutTurn::Queued(begun(self.was_ready)),
         }
     }
 }
 
 /// How a reconcile ended, for the rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ReconcileEnd {
     Ready,
     /// It is under way.
     Unfinished,
@@ -138,12 +138,12 @@ pub enum Ended {
 impl ReleaseRollout {
     /// The part after a reconcile. `None`: up to date.
     #[must_use]
-    pub fn after(self, ended: Ended, timeout: Duration, now: Timestamp) -> Option<Self> {
+    pub fn after(self, ended: ReconcileEnd, timeout: Duration, now: Timestamp) -> Option<Self> {
         let failed = match ended {
-            Ended::Ready => return None,
-            Ended::Failed => true,
-            Ended::NotReady => self.left(timeout, now).is_zero(),
-            Ended::Unfinished => false,
+            ReconcileEnd::Ready => return None,
+            ReconcileEnd::Failed => true,
+            ReconcileEnd::NotReady => self.left(timeout, now).is_zero(),
+            ReconcileEnd::Unfinished => false,
         };
         if failed && self.state != RolloutState::Failed {
             return Some(ReleaseRollout {

@@ -93,7 +93,7 @@ impl FakeServer {
         let target = call.target().ok_or_else(not_found)?;
         let kind = &self.store().kind_of(&target).ok_or_else(not_found)?;
         let key: ObjectKey = (kind.key, target.namespace.clone(), target.name.clone());
-        let view = View::of(call, kind, &target);
+        let view = ListView::of(call, kind, &target);
         let (status, object) = match call.verb() {
             "watch" => return Ok(self.watch(call, view)),
             "list" => return Ok(self.list(call, &view)),
@@ -119,7 +119,7 @@ impl FakeServer {
     }
 
     /// All of it, or a page: its token names the last object, and the objects stay as they are between two pages.
-    fn list(&self, call: &ApiCall, view: &View) -> Response<CallBody> {
+    fn list(&self, call: &ApiCall, view: &ListView) -> Response<CallBody> {
         let store = self.store();
         let after = call.parameter("continue").and_then(|token| token.split_once('/'));
         let objects = store.read();
@@ -144,7 +144,7 @@ impl FakeServer {
         answer(StatusCode::OK, &list)
     }
 
-    fn watch(&self, call: &ApiCall, view: View) -> Response<CallBody> {
+    fn watch(&self, call: &ApiCall, view: ListView) -> Response<CallBody> {
         let number = |name: &str| call.parameter(name).and_then(|text| text.parse().ok());
         let mut from: u64 = number("resourceVersion").unwrap_or(0);
         let end = Instant::now() + Duration::from_secs(number("timeoutSeconds").unwrap_or(300));
@@ -195,7 +195,7 @@ impl FakeServer {
     }
 
     /// The lines that a watch sends next, and whether it lost an event. Moves `from` to the version that the watch has then.
-    fn pending_events(&self, view: &View, from: &mut u64) -> (String, bool) {
+    fn pending_events(&self, view: &ListView, from: &mut u64) -> (String, bool) {
         let mut store = self.store();
         let events = store.news(*from);
         let events = events.iter().filter_map(|change| view.event(change));
@@ -504,7 +504,7 @@ fn keep(object: &mut Value, live: &Value, field: &str) {
 }
 
 /// What a list or watch shows, and how.
-struct View {
+struct ListView {
     kind: ServedKind,
     namespace: String,
     /// Labels with the values that they must have.
@@ -512,12 +512,12 @@ struct View {
     metadata_only: bool,
 }
 
-impl View {
+impl ListView {
     fn of(call: &ApiCall, kind: &ServedKind, target: &CallTarget) -> Self {
         let selector = call.parameter("labelSelector").unwrap_or_default();
         let terms = selector.split(',').filter_map(|term| term.split_once('='));
         let terms = terms.map(|(key, value)| (key.to_owned(), value.trim_start_matches('=').to_owned()));
-        View {
+        ListView {
             kind: *kind,
             namespace: target.namespace.clone(),
             labels: terms.collect(),

@@ -20,7 +20,7 @@ pub struct ParseError {
 
 /// The place where an execution stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ExecutionPlace {
     /// The name under which the text was parsed: for a file, its path.
     pub file: String,
     /// Counted from 1.
@@ -38,7 +38,7 @@ pub struct Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecError {
     /// `None` if no template ran: the named one does not exist.
-    pub place: Option<Place>,
+    pub place: Option<ExecutionPlace>,
     /// The message; `error calling NAME` if a function failed.
     pub message: String,
     /// The function's own error.
@@ -102,7 +102,7 @@ impl fmt::Display for ExecError {
 
 impl std::error::Error for ExecError {}
 
-impl fmt::Display for Place {
+impl fmt::Display for ExecutionPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let executing = quote_go(&self.executing);
         write!(

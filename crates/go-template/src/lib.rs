@@ -15,7 +15,7 @@ mod syntax;
 mod text;
 pub mod value;
 
-pub use error::{CallError, ExecError, ParseError, Place};
+pub use error::{CallError, ExecError, ExecutionPlace, ParseError};
 pub use exec::exec;
 pub use func::{Func, FuncMap, Given, Param, Rest};
 pub use host::{Host, MissingKey};
@@ -24,5 +24,5 @@ pub use set::Set;
 pub use syntax::ast::Tree;
 pub use syntax::commands;
 pub use text::{escape, format, integer, number, printf, quote, unicode};
-pub use value::{Entries, Field, List, ListKind, Map, MapKind, Named, Object, Str, Value};
+pub use value::{Entries, Field, List, ListKind, Map, MapKind, NamedType, Object, Str, Value};
 pub use value::{compare, entries, memory};

@@ -11,5 +11,6 @@ pub mod sprig;
 
 pub use chart::Chart;
 pub use render::{
-    Capabilities, Engine, Error, Hook, Input, Kept, Limits, Lookup, LookupKey, Manifest, Random, Release, Rendered,
+    Capabilities, Engine, Error, HookManifest, Input, Kept, Limits, Lookup, LookupKey, Manifest, Random, ReleaseObject,
+    Rendered,
 };

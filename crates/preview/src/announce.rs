@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use chartwright_core::annotations::HOOK_RUN;
 use chartwright_core::crds::CRD_MANAGER;
-use chartwright_core::diff::{self, ChartChange, Compared, HookRuns, ObjectChange, Refusal, ReleaseDiff, Summary};
+use chartwright_core::diff::{
+    self, ChartChange, ComparedObject, HookRuns, ObjectChange, Refusal, ReleaseDiff, Summary,
+};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::applyset::TRACKING_ANNOTATION;
 use chartwright_core::redact::Secrets;
@@ -13,8 +15,8 @@ use chartwright_operator::cluster::objects::FIELD_MANAGER;
 use chartwright_operator::reconcile::{Unit, learn_secrets};
 use serde_json::Value;
 
-use crate::events::Warning;
-use crate::overlay::{Overlay, Place, Role, Touched};
+use crate::events::PreviewWarning;
+use crate::overlay::{ClusterOverlay, ObjectPlace, ObjectRole, Touched};
 
 /// What the events of plans begin with.
 const PLAN: &str = "plan-";
@@ -22,27 +24,27 @@ const PLAN: &str = "plan-";
 const OF_MEMBERS: [&str; 4] = ["ObjectInvalid", "Denied", "Forbidden", "ApplyFailed"];
 
 /// How the last reconcile ended.
-pub(crate) struct Ended {
+pub(crate) struct PreviewEnd {
     /// It failed, or only a change can help.
     pub is_refused: bool,
     /// Only a change can help.
     pub is_stalled: bool,
     /// The status that it wrote.
     pub status: Value,
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<PreviewWarning>,
 }
 
 /// Collects what is announced.
-pub(crate) struct Announcer<'a> {
+pub(crate) struct DiffBuilder<'a> {
     pub unit: &'a Unit,
-    pub overlay: &'a Overlay,
+    pub overlay: &'a ClusterOverlay,
     pub secrets: &'a Arc<Secrets>,
     /// The custom resource before the first reconcile.
     pub before: &'a Value,
 }
 
-impl Announcer<'_> {
-    pub(crate) fn announce(&self, ended: &Ended) -> ReleaseDiff {
+impl DiffBuilder<'_> {
+    pub(crate) fn announce(&self, ended: &PreviewEnd) -> ReleaseDiff {
         let changes = self.changes();
         let (plans, hooks): (Vec<HookRuns>, Vec<HookRuns>) =
             self.runs().into_iter().partition(|run| run.name.starts_with(PLAN));
@@ -77,11 +79,13 @@ impl Announcer<'_> {
     }
 
     fn changes(&self) -> Vec<ObjectChange> {
-        let written: Vec<(Place, Touched)> = {
+        let written: Vec<(ObjectPlace, Touched)> = {
             let journal = self.overlay.journal();
             let order = journal.order.iter();
             let written = order.filter_map(|place| Some((place.clone(), journal.get(place)?.clone())));
-            written.filter(|(_, touched)| touched.role == Role::Member).collect()
+            written
+                .filter(|(_, touched)| touched.role == ObjectRole::Member)
+                .collect()
         };
         let states: Vec<(ObjectId, Touched, Option<Arc<Value>>)> = written
             .into_iter()
@@ -93,7 +97,7 @@ impl Announcer<'_> {
             .flat_map(|(_, touched, after)| [touched.live.as_deref(), after.as_deref()]);
         learn_secrets(self.secrets, chart, objects.flatten());
         let change = |(id, touched, after): &(ObjectId, Touched, Option<Arc<Value>>)| {
-            let compared = Compared {
+            let compared = ComparedObject {
                 id,
                 before: touched.live.as_deref(),
                 after: after.as_deref(),
@@ -144,7 +148,7 @@ impl Announcer<'_> {
         runs
     }
 
-    fn refusals(&self, ended: &Ended) -> Vec<Refusal> {
+    fn refusals(&self, ended: &PreviewEnd) -> Vec<Refusal> {
         let journal = self.overlay.journal();
         let of_members = journal
             .refusals
@@ -184,7 +188,7 @@ impl Announcer<'_> {
         refusals
     }
 
-    fn stalled(&self, ended: &Ended) -> Option<String> {
+    fn stalled(&self, ended: &PreviewEnd) -> Option<String> {
         let stalled = ended
             .is_stalled
             .then(|| conditions::stalled_text(&ended.status))
@@ -193,7 +197,7 @@ impl Announcer<'_> {
     }
 
     /// What the release waits for, and warnings.
-    fn notes(&self, ended: &Ended) -> Vec<String> {
+    fn notes(&self, ended: &PreviewEnd) -> Vec<String> {
         let conditions = conditions::of(&ended.status);
         let mut notes = Vec::new();
         let suspended = conditions::get(&conditions, "Suspended").filter(|suspended| suspended.status == "True");
@@ -226,7 +230,7 @@ fn manager_of(touched: &Touched, after: Option<&Value>) -> &'static str {
 }
 
 /// An object that was refused before its kind was known: by its plural.
-fn unknown(place: &Place) -> ObjectId {
+fn unknown(place: &ObjectPlace) -> ObjectId {
     let group_kind = chartwright_core::identity::GroupKind::new(place.group.as_str(), place.resource.as_str());
     ObjectId::new(group_kind, place.namespace.as_str(), place.name.as_str())
 }

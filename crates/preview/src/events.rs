@@ -12,14 +12,14 @@ const MOST: usize = 100;
 
 /// A warning that the operator would write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Warning {
+pub(crate) struct PreviewWarning {
     pub reason: String,
     pub note: String,
 }
 
 /// The warnings so far.
 #[derive(Clone, Default)]
-pub(crate) struct EventSink(Arc<Mutex<Vec<Warning>>>);
+pub(crate) struct EventSink(Arc<Mutex<Vec<PreviewWarning>>>);
 
 impl EventSink {
     /// A client for Events only. It sends nothing.
@@ -46,7 +46,7 @@ impl EventSink {
 
     /// Adds a warning that is no Event.
     pub(crate) fn warn(&self, reason: &str, note: &str) {
-        let warning = Warning {
+        let warning = PreviewWarning {
             reason: reason.to_owned(),
             note: note.to_owned(),
         };
@@ -56,7 +56,7 @@ impl EventSink {
         }
     }
 
-    pub(crate) fn warnings(&self) -> Vec<Warning> {
+    pub(crate) fn warnings(&self) -> Vec<PreviewWarning> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

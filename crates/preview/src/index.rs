@@ -16,14 +16,14 @@ use futures::future::try_join_all;
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
-use crate::overlay::{Overlay, Place};
+use crate::overlay::{ClusterOverlay, ObjectPlace};
 
 /// Fills the operator's index of members.
 pub(crate) struct MemberFeed {
     applyset_id: String,
     listed: BTreeSet<Scope>,
     /// Written objects that the index knows, with their versions.
-    shown: BTreeSet<(Place, String)>,
+    shown: BTreeSet<(ObjectPlace, String)>,
 }
 
 impl MemberFeed {
@@ -42,7 +42,7 @@ impl MemberFeed {
     pub(crate) async fn list_wanted(
         &mut self,
         context: &Context,
-        overlay: &Overlay,
+        overlay: &ClusterOverlay,
         resource: &CustomResource,
     ) -> Result<bool, (GroupKind, Error)> {
         let wanted: Vec<Scope> = {
@@ -65,7 +65,7 @@ impl MemberFeed {
     async fn list_scope(
         &self,
         context: &Context,
-        overlay: &Overlay,
+        overlay: &ClusterOverlay,
         resource: &CustomResource,
         scope: &Scope,
     ) -> Result<(), (GroupKind, Error)> {
@@ -92,7 +92,7 @@ impl MemberFeed {
     /// Lists the namespaces of a release one by one, for users without rights in the whole cluster.
     async fn list_namespaces(
         &self,
-        (context, overlay): (&Context, &Overlay),
+        (context, overlay): (&Context, &ClusterOverlay),
         resource: &CustomResource,
         group_kind: &GroupKind,
         served: &Resource,
@@ -108,7 +108,7 @@ impl MemberFeed {
 
     async fn list(
         &self,
-        (context, overlay): (&Context, &Overlay),
+        (context, overlay): (&Context, &ClusterOverlay),
         scope: &Scope,
         served: &Resource,
     ) -> Result<(), Error> {
@@ -143,8 +143,8 @@ impl MemberFeed {
     }
 
     /// Shows the operator what was written since the last call. True if that is news to the release.
-    pub(crate) fn show_written(&mut self, context: &Context, overlay: &Overlay) -> bool {
-        let written: Vec<(Place, ObjectId)> = {
+    pub(crate) fn show_written(&mut self, context: &Context, overlay: &ClusterOverlay) -> bool {
+        let written: Vec<(ObjectPlace, ObjectId)> = {
             let journal = overlay.journal();
             let written = journal.objects.iter().filter(|(_, touched)| touched.is_written);
             written

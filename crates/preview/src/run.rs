@@ -25,10 +25,10 @@ use serde_json::Value;
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
-use crate::announce::{Announcer, Ended};
+use crate::announce::{DiffBuilder, PreviewEnd};
 use crate::events::EventSink;
 use crate::index::MemberFeed;
-use crate::overlay::{Overlay, Role};
+use crate::overlay::{ClusterOverlay, ObjectRole};
 
 /// The most reconciles of a preview. Each run of a hook and each wave needs one.
 const MAX_RECONCILES: usize = 500;
@@ -101,7 +101,7 @@ pub async fn preview(
 struct PreviewRun<'a> {
     unit: &'a Arc<Unit>,
     context: Context,
-    overlay: Overlay,
+    overlay: ClusterOverlay,
     events: EventSink,
     feed: MemberFeed,
     release: Release,
@@ -122,7 +122,7 @@ impl<'a> PreviewRun<'a> {
             unit.resource.namespaced,
         );
         let checked_until = cluster.quick.map(|time| Instant::now() + time);
-        let overlay = Overlay::new(cluster.client.clone(), &kind, object.clone(), checked_until);
+        let overlay = ClusterOverlay::new(cluster.client.clone(), &kind, object.clone(), checked_until);
         let events = EventSink::default();
         let namespace = cluster.own_namespace.as_str();
         let client = overlay.client(namespace);
@@ -137,7 +137,7 @@ impl<'a> PreviewRun<'a> {
         );
         let render = cluster.render.clone().unwrap_or_else(|| RenderResources::new(None));
         context = context.rendering_with(render.for_preview());
-        // What would be pruned after a while is shown as pruned.
+        // What would be pruned after the lookup hold is shown as pruned.
         context.settings.lookup_hold = Duration::ZERO;
         let resource = read(unit, object.clone())?;
         Ok(PreviewRun {
@@ -250,7 +250,7 @@ impl<'a> PreviewRun<'a> {
             let hooks = journal
                 .objects
                 .iter()
-                .filter(|(_, touched)| touched.role == Role::Hook && touched.is_written);
+                .filter(|(_, touched)| touched.role == ObjectRole::Hook && touched.is_written);
             hooks.map(|(place, _)| place.clone()).collect::<Vec<_>>()
         };
         let manager = ("controllers".to_owned(), "Update".to_owned(), String::new());
@@ -290,7 +290,7 @@ impl<'a> PreviewRun<'a> {
 
     fn announce(&self, result: Option<ReconcileResult>) -> ReleaseDiff {
         let after = self.overlay.custom_resource();
-        let ended = Ended {
+        let ended = PreviewEnd {
             is_refused: matches!(
                 result,
                 Some(ReconcileResult::Stalled | ReconcileResult::Error | ReconcileResult::Panic)
@@ -299,7 +299,7 @@ impl<'a> PreviewRun<'a> {
             status: after.map(|object| object["status"].clone()).unwrap_or_default(),
             warnings: self.events.warnings(),
         };
-        Announcer {
+        DiffBuilder {
             unit: self.unit,
             overlay: &self.overlay,
             secrets: &self.release.secrets,

@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
     use helm_template::chart::Chart;
-    use helm_template::render::{Engine, Release};
+    use helm_template::render::{Engine, ReleaseObject};
 
     #[test]
     fn every_file_is_well_formed() {
@@ -281,7 +281,7 @@ mod tests {
         let about = "apiVersion: v2\nname: web\nversion: 0.1.0\nappVersion: '1.2'\n";
         std::fs::write(folder.path().join("Chart.yaml"), about).unwrap();
         let engine = Engine::new(Chart::load(folder.path()).unwrap()).unwrap();
-        let release = Release::install("shop", "default");
+        let release = ReleaseObject::install("shop", "default");
         let rendered = engine.render(&release, json!({"replicaCount": 2})).unwrap();
         assert_eq!(rendered.objects.len(), 4);
         assert!(rendered.notes.unwrap().contains("port-forward"));

@@ -76,7 +76,7 @@ impl Survey {
 }
 
 /// A role, and what is to be known of it.
-pub struct Role {
+pub struct GeneratedRole {
     pub object: Value,
     pub notes: Vec<String>,
     /// Charts of which isn't known what they make, so that the role lacks it.
@@ -103,7 +103,7 @@ fn lacking_kinds(kind: &Kind, survey: &Survey) -> Vec<String> {
     survey.unmade.iter().map(warn).collect()
 }
 
-impl Role {
+impl GeneratedRole {
     /// The role as a file, with a comment at each rule that lets the operator extend its own rights.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ pub struct RoleOptions {
 }
 
 /// The role of an operator that needs this.
-pub fn role(surveys: &[(Kind, Survey)], name: &str, options: RoleOptions) -> Role {
+pub fn role(surveys: &[(Kind, Survey)], name: &str, options: RoleOptions) -> GeneratedRole {
     let namespaced = options.namespaced;
     let kinds: Vec<(&Kind, &Survey)> = surveys.iter().map(|(kind, survey)| (kind, survey)).collect();
     let mut rules = rules_of(&kinds);
@@ -191,7 +191,7 @@ pub fn role(surveys: &[(Kind, Survey)], name: &str, options: RoleOptions) -> Rol
     let object = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "rules": rules,
     });
-    Role {
+    GeneratedRole {
         object,
         notes,
         warnings,

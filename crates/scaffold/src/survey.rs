@@ -21,7 +21,9 @@ use chartwright_watches::CrdPolicy;
 use chartwright_watches::ObjectPatch;
 use helm_template::chart::Chart;
 use helm_template::chart::values::merge_maps;
-use helm_template::render::{Capabilities, Engine, Error, Input, Kept, Manifest, Random, Release, Rendered, StandIns};
+use helm_template::render::{
+    Capabilities, Engine, Error, Input, Kept, Manifest, Random, ReleaseObject, Rendered, StandIns,
+};
 use patched::{PatchedObject, patched};
 use unmade::Unmade;
 
@@ -473,7 +475,7 @@ fn render(
         capabilities,
         read_objects: true,
         skip_schema: true,
-        ..Input::new(Release::install(RELEASE, NAMESPACE), values)
+        ..Input::new(ReleaseObject::install(RELEASE, NAMESPACE), values)
     };
     engine.render_with(&input)
 }

@@ -160,7 +160,7 @@ fn make(chart: ChartFiles, wanted: &ApiRequest, has_bundle: bool) -> anyhow::Res
         kind: kind.resource.kind.clone(),
         ..crd::Names::default()
     };
-    let source = crd::Source::of(chart.load()?, chart.files.clone())?;
+    let source = crd::ChartValues::of(chart.load()?, chart.files.clone())?;
     let generated = crd::generate(&source, names, &crd::Overlay::default(), crd::Surroundings::default())?;
     let definition = generated.definition();
     let placed = chart.into_place(&project, true, false)?;

@@ -33,7 +33,7 @@ use case::{CaseFile, Check, VerifyCase};
 pub use expect::Failure;
 use outcome::DoneStep;
 use run::StepChart;
-use subject::{CaseSurroundings, Charts, FoundFile, shown};
+use subject::{CaseCharts, CaseSurroundings, FoundFile, shown};
 
 use chartwright_scaffold::progress::ProgressLine;
 use chartwright_scaffold::tree;
@@ -90,7 +90,7 @@ struct CaseWork {
 /// There are none.
 pub fn verify(paths: &[PathBuf], options: &VerifyOptions) -> anyhow::Result<Verified> {
     let mut verified = Verified::default();
-    let mut loader = Loader::default();
+    let mut loader = CaseLoader::default();
     let mut work: Vec<CaseWork> = Vec::new();
     for found in subject::find(paths)? {
         match loader.read(&found, options) {
@@ -136,13 +136,13 @@ pub fn verify(paths: &[PathBuf], options: &VerifyOptions) -> anyhow::Result<Veri
 
 /// Reads files, charts and projects, each once.
 #[derive(Default)]
-struct Loader {
-    charts: Charts,
+struct CaseLoader {
+    charts: CaseCharts,
     surroundings: BTreeMap<PathBuf, Result<Arc<CaseSurroundings>, String>>,
     packing: Vec<PathBuf>,
 }
 
-impl Loader {
+impl CaseLoader {
     /// The cases of a file that are to be carried out.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ const LISTS: [(&str, What); 6] = [
 ];
 
 /// A file by its path, from the folder of the case file on.
-struct Reader<'a> {
+struct CaseReader<'a> {
     folder: &'a Path,
     bounds: &'a Bounds,
     report: Findings<'a>,
@@ -79,7 +79,7 @@ impl CaseFile {
     /// # FileErrors
     /// All that is wrong with it, by line.
     pub fn parse(name: &str, folder: &Path, bounds: &Bounds, text: &[u8]) -> Result<Self, FileErrors> {
-        let mut reader = Reader {
+        let mut reader = CaseReader {
             folder,
             bounds,
             report: Findings::new(name),
@@ -97,7 +97,7 @@ impl CaseFile {
     }
 }
 
-impl Reader<'_> {
+impl CaseReader<'_> {
     fn file(&mut self, root: &Node) -> Option<CaseFile> {
         const KNOWN: [&str; 5] = ["chart", "watch", "lookups", "capabilities", "cases"];
         const EMPTY: &str = "the file holds no cases: `cases:` is a list of them";

@@ -43,7 +43,7 @@ pub struct Loaded {
 
 /// Charts that were read, by their paths.
 #[derive(Default)]
-pub struct Charts(BTreeMap<PathBuf, Result<Arc<Loaded>, String>>);
+pub struct CaseCharts(BTreeMap<PathBuf, Result<Arc<Loaded>, String>>);
 
 /// What surrounds a chart: the watches for it, as they are written, and the definitions of the project.
 pub struct CaseSurroundings {
@@ -208,7 +208,7 @@ fn own_chart(root: &Path, watch: &Map<String, Value>) -> Option<PathBuf> {
     Some(root.join(watch.get("chart")?.as_str()?))
 }
 
-impl Charts {
+impl CaseCharts {
     /// # Errors
     /// Why the chart can't be loaded.
     pub fn load(&mut self, path: &Path) -> Result<Arc<Loaded>, String> {

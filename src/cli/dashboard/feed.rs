@@ -45,7 +45,7 @@ struct FedKind {
 }
 
 /// The watches of one kind. They end when this is dropped.
-struct Watches {
+struct KindWatches {
     selectors: Vec<Selector>,
     version: String,
     _tasks: JoinSet<()>,
@@ -54,7 +54,7 @@ struct Watches {
 /// Runs until the page is not used for [`IDLE`]. `running`: the place of this task.
 pub(super) async fn run(shared: Arc<Shared>, running: Arc<Mutex<Option<JoinHandle<()>>>>) {
     let board = shared.board.clone();
-    let mut watches: HashMap<GroupKind, Watches> = HashMap::new();
+    let mut watches: HashMap<GroupKind, KindWatches> = HashMap::new();
     loop {
         let period = match look(&shared, &mut watches).await {
             Ok(()) => {
@@ -81,7 +81,7 @@ pub(super) async fn run(shared: Arc<Shared>, running: Arc<Mutex<Option<JoinHandl
 }
 
 /// Finds the kinds, and starts and ends watches. Waits for the lists of new ones.
-async fn look(shared: &Arc<Shared>, watches: &mut HashMap<GroupKind, Watches>) -> anyhow::Result<()> {
+async fn look(shared: &Arc<Shared>, watches: &mut HashMap<GroupKind, KindWatches>) -> anyhow::Result<()> {
     let (client, discovery) = shared.connect().await?;
     discovery.refresh().await?;
     let snapshot = discovery.snapshot();
@@ -100,7 +100,7 @@ async fn look(shared: &Arc<Shared>, watches: &mut HashMap<GroupKind, Watches>) -
     let mut awaited = 0;
     for fed in kinds {
         let (kind, resource) = &fed.kind;
-        let is_same = |known: &Watches| known.selectors == fed.selectors && known.version == resource.api.version;
+        let is_same = |known: &KindWatches| known.selectors == fed.selectors && known.version == resource.api.version;
         if watches.get(kind).is_some_and(is_same) {
             continue;
         }
@@ -111,7 +111,7 @@ async fn look(shared: &Arc<Shared>, watches: &mut HashMap<GroupKind, Watches>) -
         let mut tasks = JoinSet::new();
         for namespace in namespaces {
             awaited += 1;
-            let follower = Follower {
+            let follower = KindFollower {
                 kind: kind.clone(),
                 api: resource.api_in(client, namespace.as_deref()),
                 selectors: fed.selectors.clone(),
@@ -121,7 +121,7 @@ async fn look(shared: &Arc<Shared>, watches: &mut HashMap<GroupKind, Watches>) -
             };
             tasks.spawn(follower.run(listed.clone()));
         }
-        let started = Watches {
+        let started = KindWatches {
             selectors: fed.selectors.clone(),
             version: resource.api.version.clone(),
             _tasks: tasks,
@@ -198,7 +198,7 @@ async fn kinds_with_marks(shared: &Shared, client: &Client, snapshot: &Snapshot)
 }
 
 /// The watch of one kind in one namespace, or in all.
-struct Follower {
+struct KindFollower {
     kind: GroupKind,
     api: Api<DynamicObject>,
     selectors: Vec<Selector>,
@@ -207,7 +207,7 @@ struct Follower {
     board: Arc<Board>,
 }
 
-impl Follower {
+impl KindFollower {
     /// Runs until it is aborted. Reports the end of the first list, or its failure.
     async fn run(self, listed: mpsc::UnboundedSender<()>) {
         let mut config = watcher::Config::default();

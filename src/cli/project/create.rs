@@ -236,7 +236,7 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
     let is_cluster_scoped = names.cluster;
     let watch = api::watch_of(&project, &kind)?;
     let surroundings = watch.as_ref().map(crd::Surroundings::of).unwrap_or_default();
-    let source = crd::Source::of(chart.load()?, chart.files.clone())?;
+    let source = crd::ChartValues::of(chart.load()?, chart.files.clone())?;
     let generated = crd::generate(&source, names, &overlay, surroundings)?;
     for warning in &generated.warnings {
         note!("warning: {warning}");

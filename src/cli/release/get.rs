@@ -94,7 +94,7 @@ enum GetFormat {
 
 /// A release and its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct ReleaseRow {
+struct ListedRelease {
     group_kind: GroupKind,
     plural: String,
     summary: ReleaseSummary,
@@ -140,8 +140,8 @@ async fn get(args: &GetArgs, watches: Vec<Watch>) -> anyhow::Result<()> {
         bail!("{}", describe_missing(&listed.kind.0, name, namespace, &names));
     }
     rows.retain(|row| args.is_selected(row));
-    rows.sort_by_cached_key(ReleaseRow::key);
-    let mut table = Table::new(args.output == GetFormat::Wide);
+    rows.sort_by_cached_key(ListedRelease::key);
+    let mut table = ReleaseTable::new(args.output == GetFormat::Wide);
     print(args, &mut table, &rows, Timestamp::now())?;
     let missed = describe_unlisted(&unlisted);
     if let Some(missed) = &missed {
@@ -213,16 +213,16 @@ async fn select_kinds(
 }
 
 impl ListedKind {
-    fn rows<'o>(&self, objects: impl IntoIterator<Item = &'o Value>) -> Vec<ReleaseRow> {
+    fn rows<'o>(&self, objects: impl IntoIterator<Item = &'o Value>) -> Vec<ListedRelease> {
         objects.into_iter().filter_map(|object| self.row(object)).collect()
     }
 
     /// The row of a custom resource. `None` if no watch selects it.
-    fn row(&self, object: &Value) -> Option<ReleaseRow> {
+    fn row(&self, object: &Value) -> Option<ListedRelease> {
         use kube::core::SelectorExt as _;
         let labels = serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default();
         let is_selected = self.watches.is_empty() || self.watches.iter().any(|watch| watch.selector.matches(&labels));
-        is_selected.then(|| ReleaseRow {
+        is_selected.then(|| ListedRelease {
             group_kind: self.kind.0.clone(),
             plural: self.kind.1.api.plural.clone(),
             summary: ReleaseSummary::of(object),
@@ -231,12 +231,12 @@ impl ListedKind {
 }
 
 impl GetArgs {
-    fn is_selected(&self, row: &ReleaseRow) -> bool {
+    fn is_selected(&self, row: &ListedRelease) -> bool {
         self.name.as_ref().is_none_or(|name| *name == row.summary.name) && !(self.not_ready && row.summary.is_ready())
     }
 }
 
-impl ReleaseRow {
+impl ListedRelease {
     fn key(&self) -> (String, GroupKind, String) {
         (
             self.summary.namespace.clone(),
@@ -318,15 +318,15 @@ const HEADER: [&str; 9] = [
 ];
 
 /// A table for people. Rows that follow it have its column widths.
-struct Table {
+struct ReleaseTable {
     widths: ColumnWidths<9>,
     /// With messages.
     is_wide: bool,
 }
 
-impl Table {
+impl ReleaseTable {
     fn new(is_wide: bool) -> Self {
-        let mut table = Table {
+        let mut table = ReleaseTable {
             widths: ColumnWidths::default(),
             is_wide,
         };
@@ -346,7 +346,7 @@ impl Table {
     }
 
     /// Header and rows.
-    fn format(&mut self, rows: &[ReleaseRow], now: Timestamp) -> String {
+    fn format(&mut self, rows: &[ListedRelease], now: Timestamp) -> String {
         let header = HEADER.map(str::to_owned);
         let cells = std::iter::once(header).chain(rows.iter().map(|row| row.cells(now)));
         let cells: Vec<[String; 9]> = cells.map(|cells| self.add(cells)).collect();
@@ -354,13 +354,13 @@ impl Table {
     }
 
     /// One more row, below those of before.
-    fn format_next(&mut self, row: &ReleaseRow, now: Timestamp) -> String {
+    fn format_next(&mut self, row: &ListedRelease, now: Timestamp) -> String {
         let cells = self.add(row.cells(now));
         self.widths.line(&cells)
     }
 }
 
-fn print(args: &GetArgs, table: &mut Table, rows: &[ReleaseRow], now: Timestamp) -> anyhow::Result<()> {
+fn print(args: &GetArgs, table: &mut ReleaseTable, rows: &[ListedRelease], now: Timestamp) -> anyhow::Result<()> {
     let mut out = stdout();
     match args.output {
         GetFormat::Table | GetFormat::Wide if rows.is_empty() => {}
@@ -371,7 +371,7 @@ fn print(args: &GetArgs, table: &mut Table, rows: &[ReleaseRow], now: Timestamp)
             .iter()
             .try_for_each(|row| writeln!(out, "{}", one_line(&row.name())))?,
         GetFormat::Json | GetFormat::Yaml => {
-            let items: Vec<Value> = rows.iter().map(ReleaseRow::to_json).collect();
+            let items: Vec<Value> = rows.iter().map(ListedRelease::to_json).collect();
             write!(out, "{}", encode(&json!({"items": items}), args.output)?)?;
         }
     }
@@ -395,8 +395,8 @@ async fn follow(
     client: &Client,
     kinds: &[ListedKind],
     namespace: Option<&str>,
-    rows: Vec<ReleaseRow>,
-    mut table: Table,
+    rows: Vec<ListedRelease>,
+    mut table: ReleaseTable,
 ) -> anyhow::Result<()> {
     ensure!(
         !kinds.is_empty(),
@@ -451,7 +451,7 @@ async fn follow(
 }
 
 /// Prints a changed row: one line, without a header; a line of JSON; or a YAML document.
-fn print_row(args: &GetArgs, table: &mut Table, row: &ReleaseRow) -> anyhow::Result<()> {
+fn print_row(args: &GetArgs, table: &mut ReleaseTable, row: &ListedRelease) -> anyhow::Result<()> {
     let mut out = stdout();
     match args.output {
         GetFormat::Table | GetFormat::Wide => {
@@ -469,8 +469,8 @@ fn print_row(args: &GetArgs, table: &mut Table, row: &ReleaseRow) -> anyhow::Res
 mod tests {
     use super::*;
 
-    fn row(name: &str, ready: &str, message: &str) -> ReleaseRow {
-        ReleaseRow {
+    fn row(name: &str, ready: &str, message: &str) -> ListedRelease {
+        ListedRelease {
             group_kind: GroupKind::new("cache.example.com", "Memcached"),
             plural: "memcacheds".into(),
             summary: ReleaseSummary {
@@ -503,13 +503,13 @@ NAMESPACE  KIND       NAME         READY  REASON           CHART            REVI
 shop       Memcached  web          True   Healthy          memcached 1.2.0  3         2h
 shop       Memcached  a-long-name  False  MembersNotReady  memcached 1.2.0  3         2h
 ";
-        let mut table = Table::new(false);
+        let mut table = ReleaseTable::new(false);
         assert_eq!(table.format(&rows, now()), expected);
         let next = "shop       Memcached  b            True   Healthy          memcached 1.2.0  3         2h\n";
         assert_eq!(table.format_next(&row("b", "True", "fine"), now()), next);
         let longer = table.format_next(&row("a-much-longer-name", "True", ""), now());
         assert!(longer.contains("a-much-longer-name  True "), "{longer}");
-        let wide = Table::new(true).format(&rows, now());
+        let wide = ReleaseTable::new(true).format(&rows, now());
         assert!(
             wide.contains("AGE  MESSAGE\n") && wide.contains("2h   fine\n"),
             "{wide}"
@@ -520,7 +520,7 @@ shop       Memcached  a-long-name  False  MembersNotReady  memcached 1.2.0  3   
 
     #[test]
     fn a_release_without_a_status_has_dashes() {
-        let empty = ReleaseRow {
+        let empty = ListedRelease {
             summary: ReleaseSummary {
                 name: "web".into(),
                 ready: "Unknown".into(),
@@ -528,7 +528,7 @@ shop       Memcached  a-long-name  False  MembersNotReady  memcached 1.2.0  3   
             },
             ..row("web", "True", "")
         };
-        let table = Table::new(false).format(&[empty], now());
+        let table = ReleaseTable::new(false).format(&[empty], now());
         let line = "-          Memcached  web   Unknown  -       -      0         -";
         assert_eq!(table.lines().nth(1), Some(line), "{table}");
     }

@@ -18,7 +18,7 @@ use chartwright_core::identity::ownership::{Owner, owner_of};
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::index::live::Live;
 use chartwright_core::members::desired::Stage;
-use chartwright_core::prune::{Purpose, Verdict, verdict};
+use chartwright_core::prune::{PruneVerdict, Purpose, verdict};
 use chartwright_operator::cluster::discovery::Resource;
 use chartwright_operator::cluster::storage::secrets::UID_LABEL;
 use chartwright_operator::cluster::{self, Discovery, Error, objects};
@@ -257,19 +257,19 @@ async fn remove_leftover(client: &Client, found: &Leftover) -> anyhow::Result<&'
         is_operator_secret,
     } = found;
     let decided = if *is_operator_secret {
-        Verdict::Delete
+        PruneVerdict::Delete
     } else {
         verdict(id, live, owner, Purpose::Delete)
     };
     let (request, done) = match decided {
-        Verdict::Delete => (objects::delete(client, resource, id, live).await, "deleted"),
-        Verdict::Release => {
+        PruneVerdict::Delete => (objects::delete(client, resource, id, live).await, "deleted"),
+        PruneVerdict::Release => {
             let request = objects::release_member(client, resource, id, live, None).await;
             (request, "kept, without our marks")
         }
-        Verdict::Going => return Ok("being deleted"),
-        Verdict::Controlled(_) => return Ok("left: a controller owns it"),
-        Verdict::Disown | Verdict::Stay | Verdict::Hold | Verdict::Leave(_) => return Ok("left"),
+        PruneVerdict::Going => return Ok("being deleted"),
+        PruneVerdict::Controlled(_) => return Ok("left: a controller owns it"),
+        PruneVerdict::Disown | PruneVerdict::Stay | PruneVerdict::Hold | PruneVerdict::Leave(_) => return Ok("left"),
     };
     match request? {
         objects::DeleteOutcome::Accepted => Ok(done),

@@ -14,7 +14,7 @@ use crate::cli::stdout::{self, note};
 use chartwright_core::identity::applyset::{FINALIZER, PART_OF_LABEL};
 use chartwright_core::identity::decorator;
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::prune::{Purpose, Verdict, verdict};
+use chartwright_core::prune::{PruneVerdict, Purpose, verdict};
 use chartwright_operator::cluster::custom_resource::{list_with_finalizer, remove_finalizer};
 use chartwright_operator::cluster::discovery::{Resource, Snapshot};
 use chartwright_operator::cluster::{self, Discovery, objects};
@@ -268,12 +268,12 @@ async fn orphan_members(
             for (namespace, name, live) in listed.with_context(|| format!("{kind}"))? {
                 let id = ObjectId::new(kind.clone(), namespace, name);
                 let verdict = verdict(&id, &live, &owner, purpose);
-                if !matches!(verdict, Verdict::Release | Verdict::Disown) {
+                if !matches!(verdict, PruneVerdict::Release | PruneVerdict::Disown) {
                     continue;
                 }
                 let done = match verdict {
                     _ if args.dry_run => objects::DeleteOutcome::Accepted,
-                    Verdict::Disown => objects::remove_owner_reference(client, resource, &id, &live).await?,
+                    PruneVerdict::Disown => objects::remove_owner_reference(client, resource, &id, &live).await?,
                     _ => objects::release_member(client, resource, &id, &live, None).await?,
                 };
                 if done == objects::DeleteOutcome::Changed {

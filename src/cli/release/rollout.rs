@@ -81,7 +81,7 @@ enum RolloutFormat {
 
 /// The releases of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Progress {
+struct RolloutProgress {
     kind: String,
     /// Name and version of the chart in `watches.yaml`.
     chart: String,
@@ -161,12 +161,17 @@ async fn follow(args: &RolloutStatusArgs, charts: &[(&Watch, Chart)]) -> anyhow:
 }
 
 /// Counts the releases of a watch by their statuses.
-async fn measure(client: &Client, discovery: &Discovery, watch: &Watch, chart: &Chart) -> anyhow::Result<Progress> {
+async fn measure(
+    client: &Client,
+    discovery: &Discovery,
+    watch: &Watch,
+    chart: &Chart,
+) -> anyhow::Result<RolloutProgress> {
     let metadata = &chart.metadata;
-    let mut progress = Progress {
+    let mut progress = RolloutProgress {
         kind: watch.group_kind(),
         chart: format!("{} {}", metadata.name, metadata.version),
-        ..Progress::default()
+        ..RolloutProgress::default()
     };
     let kind = GroupKind::new(&watch.group, &watch.kind);
     let snapshot = discovery.snapshot();
@@ -189,7 +194,7 @@ async fn measure(client: &Client, discovery: &Discovery, watch: &Watch, chart: &
     Ok(progress)
 }
 
-impl Progress {
+impl RolloutProgress {
     /// Adds a custom resource. Returns true if it failed and counts for the limit.
     fn add(&mut self, object: &Value, version: &str) -> bool {
         let status = &object["status"];
@@ -254,7 +259,7 @@ impl Progress {
     }
 }
 
-fn print(format: RolloutFormat, all: &[Progress]) -> anyhow::Result<()> {
+fn print(format: RolloutFormat, all: &[RolloutProgress]) -> anyhow::Result<()> {
     match format {
         RolloutFormat::Table => write!(stdout(), "{}", table(all))?,
         RolloutFormat::Json => print_line!("{}", serde_json::to_string_pretty(&to_json(all))?),
@@ -262,7 +267,7 @@ fn print(format: RolloutFormat, all: &[Progress]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn table(all: &[Progress]) -> String {
+fn table(all: &[RolloutProgress]) -> String {
     let header = [
         "KIND",
         "CHART",
@@ -294,7 +299,7 @@ fn table(all: &[Progress]) -> String {
     )
 }
 
-fn to_json(all: &[Progress]) -> Value {
+fn to_json(all: &[RolloutProgress]) -> Value {
     let items = all.iter().map(|progress| {
         json!({
             "kind": progress.kind, "chart": progress.chart, "releases": progress.releases, "updated": progress.updated,
@@ -306,7 +311,7 @@ fn to_json(all: &[Progress]) -> Value {
 }
 
 /// Fails if releases failed, and names them.
-fn conclude(all: &[Progress]) -> anyhow::Result<()> {
+fn conclude(all: &[RolloutProgress]) -> anyhow::Result<()> {
     let failed: Vec<String> = all
         .iter()
         .flat_map(|progress| {
@@ -352,10 +357,10 @@ mod tests {
 
     #[test]
     fn releases_are_counted_by_their_statuses() {
-        let mut progress = Progress {
+        let mut progress = RolloutProgress {
             kind: "Web.example.com".into(),
             chart: "web 2.0.0".into(),
-            ..Progress::default()
+            ..RolloutProgress::default()
         };
         let mut installing = object("new", None, "2.0.0", false);
         installing["status"]["release"]["revision"] = 0.into();
@@ -388,6 +393,6 @@ Web.example.com  web 2.0.0  6         1        3      1          2        2     
             error,
             "the rollout is stopped, because releases failed:\n  Web.example.com shop/e: it broke\n  Web.example.com shop/f: it broke"
         );
-        assert!(conclude(&[Progress::default()]).is_ok());
+        assert!(conclude(&[RolloutProgress::default()]).is_ok());
     }
 }

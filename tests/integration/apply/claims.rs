@@ -92,7 +92,7 @@ fn a_claim_that_was_enlarged_by_hand_keeps_its_size() -> Result<()> {
     let note = world.await_event("a", "DriftCorrected", &["labels.color"])?;
     ensure!(!note.contains("storage"), "{note}");
     world.await_quiet(&operator)?;
-    // An edit that asks for less than there is, then for more.
+    // An edit that requests less than there is, then for more.
     world.edit("a", claim("2Gi", "green"))?;
     let live = world.await_field("persistentvolumeclaim", "data", "/metadata/labels/color", "green")?;
     ensure!(live.pointer(size) == Some(&json!("5Gi")), "{live}");
@@ -101,7 +101,7 @@ fn a_claim_that_was_enlarged_by_hand_keeps_its_size() -> Result<()> {
     ensure!(live.pointer(size) == Some(&json!("5Gi")), "{live}");
     world.edit("a", claim("6Gi", "green"))?;
     world.await_field("persistentvolumeclaim", "data", size, "6Gi")?;
-    // The chart itself asks for less than its volume has.
+    // The chart itself requests less than its volume has.
     world.edit("a", claim("512Mi", "green"))?;
     world.await_stalled("a", "Immutable", &["spec.resources.requests.storage"])?;
     Ok(())

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use chartwright_scaffold::crd::{self, Names, Overlay, Source, Surroundings};
+use chartwright_scaffold::crd::{self, ChartValues, Names, Overlay, Surroundings};
 use serde_json::{Value, json};
 
 use crate::support::{Client, ControlPlane, Kubectl, eventually};
@@ -27,7 +27,7 @@ struct GeneratedKind {
 
 impl GeneratedKind {
     fn of(chart: &Path, group: &str, overlay: &Overlay) -> Result<Self> {
-        let source = Source::load(chart)?;
+        let source = ChartValues::load(chart)?;
         let names = Names {
             group: group.into(),
             version: "v1".into(),

@@ -449,7 +449,7 @@ fn watches_and_operators_with_one_definition_never_take_turns() -> Result<()> {
         let charts = [world.chart(), other.clone()];
         world.write_watches_of(&[(first, &charts[0], &[REPLACE]), (second, &charts[1], &[REPLACE])])
     };
-    // The newer version of one chart, in whatever order.
+    // The newer version of one chart, in any order.
     write_crd(&world.chart(), "2.0.0", &part(&world, &["newer", "size"]))?;
     write_crd(&other, "1.0.0", &part(&world, &["older", "size"]))?;
     watches("Widget", "Gadget")?;

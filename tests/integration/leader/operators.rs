@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use chartwright_operator::cluster;
-use chartwright_operator::controller::leader::{Ended, LeaderElection, Timing};
+use chartwright_operator::controller::leader::{CandidacyEnd, LeaderElection, Timing};
 use chartwright_operator::telemetry::metrics::Metrics;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -36,7 +36,7 @@ struct LeaseNamespace {
 struct RunningCandidate {
     metrics: Arc<Metrics>,
     stop: CancellationToken,
-    task: JoinHandle<Ended<()>>,
+    task: JoinHandle<CandidacyEnd<()>>,
 }
 
 impl LeaseNamespace {
@@ -85,7 +85,7 @@ impl LeaseNamespace {
         Ok(started.elapsed())
     }
 
-    fn end(&self, candidate: RunningCandidate) -> Result<Ended<()>> {
+    fn end(&self, candidate: RunningCandidate) -> Result<CandidacyEnd<()>> {
         let end = async { tokio::time::timeout(Duration::from_secs(20), candidate.task).await };
         let ended = self.runtime.block_on(end);
         Ok(ended.context("the candidate doesn't end")??)
@@ -103,7 +103,7 @@ fn a_stopped_leader_releases_its_lease_and_a_killed_one_expires() -> Result<()> 
     ensure!((a.metrics.process.leader.get(), b.metrics.process.leader.get()) == (1, 0));
 
     a.stop.cancel();
-    ensure!(place.end(a)? == Ended::Finished(()));
+    ensure!(place.end(a)? == CandidacyEnd::Finished(()));
     let took = place.until_held_by("b", &b)?;
     ensure!(took < TIMING.lease, "the lease was given back, yet it took {took:?}");
 
@@ -115,7 +115,7 @@ fn a_stopped_leader_releases_its_lease_and_a_killed_one_expires() -> Result<()> 
     ensure!(spec["leaseTransitions"] == 2, "from a to b to c: {spec}");
 
     c.stop.cancel();
-    ensure!(place.end(c)? == Ended::Finished(()));
+    ensure!(place.end(c)? == CandidacyEnd::Finished(()));
     let spec = place.lease()?.context("the lease is gone")?;
     ensure!(spec["holderIdentity"] == "", "given back: {spec}");
     ensure!(spec["leaseDurationSeconds"] == 1, "given back: {spec}");
@@ -137,7 +137,7 @@ fn a_leader_that_loses_its_rights_stops_before_the_lease_expires() -> Result<()>
     place.kubectl.delete("rolebindings", "leader-election")?;
     let refused = Instant::now();
     let ended = place.end(a)?;
-    let Ended::Lost(reason) = &ended else {
+    let CandidacyEnd::Lost(reason) = &ended else {
         anyhow::bail!("it ended as {ended:?}")
     };
     // It says which rights are needed.
@@ -168,7 +168,7 @@ fn a_foreign_lease_is_taken_over_only_when_it_stops_changing() -> Result<()> {
     ensure!(lease["spec"]["leaseTransitions"] == 7);
     ensure!(lease["metadata"]["labels"]["team"] == "blue");
     a.stop.cancel();
-    ensure!(place.end(a)? == Ended::Finished(()));
+    ensure!(place.end(a)? == CandidacyEnd::Finished(()));
     Ok(())
 }
 

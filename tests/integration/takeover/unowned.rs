@@ -89,7 +89,7 @@ fn an_object_that_no_one_owns_is_taken_and_left_behind() -> Result<()> {
 }
 
 #[test]
-fn an_object_of_a_controller_or_of_helm_is_not_taken() -> Result<()> {
+fn an_object_of_a_controller_or_of_helm_is_not_adopted() -> Result<()> {
     let (world, _operator) = world("adopt-owned")?;
     let parent = create(&world, "parent", &json!({}))?;
     let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "parent", "uid": parent, "controller": true}]);

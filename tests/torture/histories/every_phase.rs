@@ -1,4 +1,4 @@
-//! Every interruption in every phase of every operation, on the model. Whatever comes in between, the operation ends, or the one that
+//! Every interruption in every phase of every operation, on the model. After each, the operation ends, or the one that
 //! replaces it: no hook is skipped or runs again after its success, and nothing is ready before its last hook.
 
 use std::collections::BTreeMap;

@@ -16,13 +16,13 @@ use crate::world::World;
 
 /// How long the webhook is waited for. A deletion that has to look again waits a second time.
 const WINDOW: Duration = Duration::from_secs(2);
-/// When something comes in between.
-const MEANWHILE: Duration = Duration::from_millis(600);
+/// When the change during the deletion is sent.
+const CHANGE_DELAY: Duration = Duration::from_millis(600);
 
 /// A foreign finalizer.
 const HELD: &str = "example.com/held";
 
-/// Name, the finalizers at first, what the deletion pins, and what happens meanwhile.
+/// Name, the finalizers at first, what the deletion pins, and the change during the deletion.
 fn deletions() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>, Value)> {
     let claim = || json!({"metadata": {"finalizers": [HELD]}});
     let edit = || json!({"spec": {"edited": true}});
@@ -46,7 +46,7 @@ async fn event_history(
     api_version: &str,
     prefix: &str,
 ) -> Result<Vec<Value>> {
-    let outcomes = deletions().into_iter().map(|(case, finalizers, pinned, meanwhile)| async move {
+    let outcomes = deletions().into_iter().map(|(case, finalizers, pinned, change)| async move {
         let name = format!("{prefix}-{case}");
         let widget = json!({
             "apiVersion": api_version, "kind": "Widget", "metadata": {"name": name, "finalizers": finalizers},
@@ -60,15 +60,15 @@ async fn event_history(
         }
         let path = format!("{collection}/{name}");
         let (deleted, changed) = tokio::join!(ask(server, ApiCall::new("DELETE", &path, &options)), async {
-            tokio::time::sleep(MEANWHILE).await;
-            if meanwhile.is_null() { Ok((0, Value::Null)) } else { ask(server, ApiCall::new("MERGE", &path, &meanwhile)).await }
+            tokio::time::sleep(CHANGE_DELAY).await;
+            if change.is_null() { Ok((0, Value::Null)) } else { ask(server, ApiCall::new("MERGE", &path, &change)).await }
         });
         let (status, answer) = deleted?;
         let (found, left) = ask(server, ApiCall::new("GET", &path, &Value::Null)).await?;
         let left = if found == 200 { left } else { Value::Null };
         Ok(json!({
             "case": case, "deletion": status, "reason": if status < 300 { &Value::Null } else { &answer["reason"] },
-            "meanwhile": changed?.0, "left": !left.is_null(), "edited": left["spec"]["edited"],
+            "change": changed?.0, "left": !left.is_null(), "edited": left["spec"]["edited"],
             "finalizers": left["metadata"]["finalizers"], "deleting": left["metadata"]["deletionTimestamp"].is_string(),
         }))
     });
@@ -76,7 +76,7 @@ async fn event_history(
 }
 
 /// From then on each deletion in this world takes [`WINDOW`] longer, once the webhook is known: what is to be kept
-/// alive meanwhile.
+/// alive until then.
 async fn slowed(world: &World, real: &kube::Client, collection: &str) -> Result<TcpListener> {
     let deaf = TcpListener::bind("127.0.0.1:0")?;
     let webhook = json!({
@@ -126,7 +126,7 @@ async fn both() -> Result<()> {
         let lost = on_real.iter().find(|outcome| outcome["case"] == "claimed").cloned();
         let lost = lost.unwrap_or_default();
         last = match on_real == on_model {
-            true if lost["meanwhile"] == 200 && lost["left"] == false => Ok(()),
+            true if lost["change"] == 200 && lost["left"] == false => Ok(()),
             true => Err(anyhow!("a finalizer that comes in between does hold: {lost}")),
             false => Err(anyhow!("real  {on_real:#?}\nmodel {on_model:#?}")),
         };

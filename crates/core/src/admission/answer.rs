@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::diff::{ObjectChange, Operation, ReleaseDiff};
+use crate::diff::{ChangeOperation, ObjectChange, ReleaseDiff};
 use crate::status::conditions;
 use chartwright_watches::text::first_items;
 
@@ -87,9 +87,9 @@ fn changes(diff: &ReleaseDiff) -> impl Iterator<Item = String> {
     [
         named("pods restart", &|change| change.restarts),
         named("deleted and created again", &|change| {
-            change.operation == Operation::Recreated
+            change.operation == ChangeOperation::Recreated
         }),
-        named("deleted", &|change| change.operation == Operation::Pruned),
+        named("deleted", &|change| change.operation == ChangeOperation::Pruned),
     ]
     .into_iter()
     .flatten()
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    fn change(kind: &str, name: &str, operation: Operation, restarts: bool) -> ObjectChange {
+    fn change(kind: &str, name: &str, operation: ChangeOperation, restarts: bool) -> ObjectChange {
         ObjectChange {
             object: ObjectId::new(GroupKind::new("", kind), "shop", name),
             operation,
@@ -146,12 +146,12 @@ mod tests {
     #[test]
     fn restarts_and_deletions_are_warnings() {
         let mut diff = preview(vec![
-            change("Service", "new", Operation::Created, false),
-            change("ConfigMap", "edited", Operation::Changed, false),
-            change("Pod", "a", Operation::Changed, true),
-            change("Pod", "b", Operation::Recreated, true),
-            change("ConfigMap", "old", Operation::Pruned, false),
-            change("ConfigMap", "left", Operation::Released, false),
+            change("Service", "new", ChangeOperation::Created, false),
+            change("ConfigMap", "edited", ChangeOperation::Changed, false),
+            change("Pod", "a", ChangeOperation::Changed, true),
+            change("Pod", "b", ChangeOperation::Recreated, true),
+            change("ConfigMap", "old", ChangeOperation::Pruned, false),
+            change("ConfigMap", "left", ChangeOperation::Released, false),
         ]);
         diff.held = vec!["Secret shop/kept".to_owned()];
         let answer = AdmissionAnswer::from_preview(&diff, None);
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn hostile_names_and_long_texts_are_bounded() {
-        let many = (0..2000).map(|number| change("Pod", &format!("p-{number}"), Operation::Pruned, true));
+        let many = (0..2000).map(|number| change("Pod", &format!("p-{number}"), ChangeOperation::Pruned, true));
         let mut diff = preview(many.collect());
         diff.stalled = Some("é".repeat(10_000));
         diff.held = vec!["a\r\nb\u{1b}[31m".repeat(100); 100];

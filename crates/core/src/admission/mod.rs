@@ -4,7 +4,7 @@
 //! - [`answer`]: from a preview to the answer
 //! - [`registration`]: the ValidatingWebhookConfiguration that makes the API server call the webhook
 //!
-//! Invariant: only a change that leaves its release `Stalled` is refused. Whatever keeps a preview from being made admits the change.
+//! Invariant: only a change that leaves its release `Stalled` is refused. If no preview can be made, the change is admitted.
 
 pub mod answer;
 pub mod registration;

@@ -12,7 +12,7 @@ use crate::identity::GroupKind;
 pub struct AdmissionRequest {
     /// Identifies the request in its answer.
     pub uid: String,
-    pub kind: RequestedKind,
+    pub kind: AdmissionKind,
     operation: String,
     /// The custom resource as it would be. Null for a deletion.
     #[serde(default)]
@@ -24,7 +24,7 @@ pub struct AdmissionRequest {
 
 /// Kind and version of the object of a request.
 #[derive(Debug, Deserialize)]
-pub struct RequestedKind {
+pub struct AdmissionKind {
     #[serde(default)]
     pub group: String,
     pub version: String,

@@ -15,7 +15,7 @@ use chartwright_watches::DriftPolicy;
 
 /// What is compared.
 #[derive(Clone, Copy)]
-pub struct Compared<'a> {
+pub struct ComparedMember<'a> {
     pub member: &'a Member,
     pub entry: Option<&'a Entry>,
     pub live: &'a Live,
@@ -35,7 +35,7 @@ pub struct Compared<'a> {
 
 /// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Comparison {
+pub struct MemberComparison {
     pub step: Step,
     /// Drift that this step corrects.
     pub corrected: Vec<DriftedField>,
@@ -49,16 +49,16 @@ pub struct Comparison {
     pub gives_up: bool,
 }
 
-/// Compares a live member with its render. `step`: the next step as far as the record and the fingerprint tell.
-pub fn compare(compared: &Compared<'_>, step: Step) -> Comparison {
-    let Compared {
+/// Compares a live member with its render. `step`: the next step as far as the record and the fingerprint show.
+pub fn compare(compared: &ComparedMember<'_>, step: Step) -> MemberComparison {
+    let ComparedMember {
         member,
         managed,
         manager,
         ..
     } = *compared;
     let ignored = member.ignored.as_deref();
-    let mut result = Comparison {
+    let mut result = MemberComparison {
         step,
         corrected: Vec::new(),
         tolerated: None,
@@ -80,8 +80,8 @@ pub fn compare(compared: &Compared<'_>, step: Step) -> Comparison {
 }
 
 /// Decides about each drifted field.
-fn weigh_drift(compared: &Compared<'_>, is_drift: bool, result: &mut Comparison) {
-    let Compared { member, live, key, .. } = *compared;
+fn weigh_drift(compared: &ComparedMember<'_>, is_drift: bool, result: &mut MemberComparison) {
+    let ComparedMember { member, live, key, .. } = *compared;
     let all = all_drift(compared);
     result.has_other_operator = is_drift && all.is_empty() && live.managers.fingerprint.is_some();
     let drifted: Vec<DriftedField> = all
@@ -117,7 +117,7 @@ fn weigh_drift(compared: &Compared<'_>, is_drift: bool, result: &mut Comparison)
 }
 
 /// All fields of the render that are no longer ours, and what an undone rollout brought back.
-fn all_drift(compared: &Compared<'_>) -> Vec<DriftedField> {
+fn all_drift(compared: &ComparedMember<'_>) -> Vec<DriftedField> {
     // An autoscaler's replicas are a field of the render, too.
     let mut unscaled = compared.live.clone();
     unscaled.managers.scaled_by = None;
@@ -131,7 +131,7 @@ fn all_drift(compared: &Compared<'_>) -> Vec<DriftedField> {
 }
 
 /// True for what an autoscaler or the owner of a claim sets.
-fn is_given_up(compared: &Compared<'_>, field: &DriftedField) -> bool {
+fn is_given_up(compared: &ComparedMember<'_>, field: &DriftedField) -> bool {
     match field.field.as_str() {
         "spec.replicas" => compared.live.managers.scaled_by.is_some(),
         immutable_fields::CLAIM_SIZE => compared.is_enlarged,
@@ -208,7 +208,7 @@ mod tests {
                     Box::new(ToleratedDrift::new(DriftPolicy::Warn, &drifted, before, &key))
                 });
             });
-            let compared = Compared {
+            let compared = ComparedMember {
                 member: &member,
                 entry: Some(&entry),
                 live: &live(&id),

@@ -1,6 +1,6 @@
 //! The order of a reconcile's steps, from the desired, recorded and live members.
 //!
-//! Each reconcile builds a new sequence. Invariant: a reconcile never waits. If a [`Turn::Wait`] is not over, the reconcile
+//! Each reconcile builds a new sequence. Invariant: a reconcile never waits. If a [`SequenceTurn::Wait`] is not over, the reconcile
 //! ends, and a watch event starts the next one. The record and the live objects show the progress of a release, so a turn
 //! whose work is done sends no request.
 
@@ -14,7 +14,7 @@ use chartwright_watches::DeletionPolicy;
 
 /// What is done at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn<T> {
+pub enum SequenceTurn<T> {
     /// An installation applies these one after the other; a removal deletes them side by side, and begins in this order.
     Members(Vec<T>),
     /// Nothing that follows begins before all that an installation applied so far is healthy, or what a removal deleted
@@ -23,9 +23,9 @@ pub enum Turn<T> {
 }
 
 /// Applies members, which are in the order of [`Member::turn`]: stage by stage, in each wave by wave.
-pub fn installation(members: &[Member]) -> Vec<Turn<&Member>> {
+pub fn installation(members: &[Member]) -> Vec<SequenceTurn<&Member>> {
     let groups = members.chunk_by(|one, next| one.turn() == next.turn());
-    let turns = groups.flat_map(|group| [Turn::Wait, Turn::Members(group.iter().collect())]);
+    let turns = groups.flat_map(|group| [SequenceTurn::Wait, SequenceTurn::Members(group.iter().collect())]);
     turns.skip(1).collect()
 }
 
@@ -41,7 +41,7 @@ pub fn removal<T>(
     wave: impl Fn(&T) -> Option<i32>,
     record: &Record,
     policy: DeletionPolicy,
-) -> Vec<Turn<T>> {
+) -> Vec<SequenceTurn<T>> {
     let recorded: HashMap<&ObjectId, (usize, i32)> = record
         .entries
         .iter()
@@ -57,7 +57,7 @@ pub fn removal<T>(
         })
         .collect();
     ordered.sort_by_key(|(group, position, _)| Reverse((*group, *position)));
-    let mut turns: Vec<Turn<T>> = Vec::new();
+    let mut turns: Vec<SequenceTurn<T>> = Vec::new();
     let mut before: Option<(Stage, i32)> = None;
     for (group, _, item) in ordered {
         let waits = |before: (Stage, i32)| match policy {
@@ -66,16 +66,16 @@ pub fn removal<T>(
             DeletionPolicy::Orphan => false,
         };
         match turns.last_mut().filter(|_| before == Some(group)) {
-            Some(Turn::Members(items)) => items.push(item),
+            Some(SequenceTurn::Members(items)) => items.push(item),
             _ => {
-                turns.extend(before.is_some_and(waits).then_some(Turn::Wait));
-                turns.push(Turn::Members(vec![item]));
+                turns.extend(before.is_some_and(waits).then_some(SequenceTurn::Wait));
+                turns.push(SequenceTurn::Members(vec![item]));
             }
         }
         before = Some(group);
     }
     if policy == DeletionPolicy::WaitForTermination {
-        turns.push(Turn::Wait);
+        turns.push(SequenceTurn::Wait);
     }
     turns
 }
@@ -87,10 +87,10 @@ mod tests {
 
     /// The names in the turns, one turn after the other; `|` where the sequence waits.
     #[expect(clippy::needless_pass_by_value, reason = "a short call in a table")]
-    fn names<T>(turns: Vec<Turn<T>>, name: impl Fn(&T) -> &str) -> String {
+    fn names<T>(turns: Vec<SequenceTurn<T>>, name: impl Fn(&T) -> &str) -> String {
         let texts = turns.iter().map(|turn| match turn {
-            Turn::Members(items) => items.iter().map(&name).collect::<Vec<_>>().join("+"),
-            Turn::Wait => "|".to_owned(),
+            SequenceTurn::Members(items) => items.iter().map(&name).collect::<Vec<_>>().join("+"),
+            SequenceTurn::Wait => "|".to_owned(),
         });
         texts.collect::<Vec<_>>().join(" ")
     }

@@ -262,8 +262,8 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Lists the fields below a map. Lists count as one field. The CA bundle belongs to whoever injects it, and the API server drops empty
-/// fields and `preserveUnknownFields: false`.
+/// Lists the fields below a map. Lists count as one field. The CA bundle belongs to the client that injects it, and the API server drops
+/// empty fields and `preserveUnknownFields: false`.
 fn list_fields(value: &Value, path: &str, found: &mut Vec<String>) {
     for (key, below) in value.as_object().into_iter().flatten() {
         let path = format!("{path}/f:{key}");

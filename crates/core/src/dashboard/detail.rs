@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::index::ReleaseState;
-use super::timeline::{Span, timeline};
+use super::timeline::{WorkSpan, timeline};
 use crate::record::Record;
 use crate::record::history::Revision;
-use crate::report::{Facts, ReleaseReport};
+use crate::report::{ReleaseReport, ReportFacts};
 use crate::status::conditions::{self, cut};
 
 /// The longest notes, in bytes.
@@ -24,7 +24,7 @@ pub struct ReleaseDetail {
     pub state: ReleaseState,
     #[serde(flatten)]
     pub report: ReleaseReport,
-    pub timeline: Vec<Span>,
+    pub timeline: Vec<WorkSpan>,
     /// The newest first.
     pub history: Vec<RevisionRow>,
     pub plans: Vec<PlanRow>,
@@ -70,7 +70,7 @@ pub struct DriftRow {
 
 impl ReleaseDetail {
     /// Builds the detail. `now`: for the health of pods that cannot be scheduled.
-    pub fn of(facts: &Facts, now: Timestamp) -> Self {
+    pub fn of(facts: &ReportFacts, now: Timestamp) -> Self {
         let report = ReleaseReport::of(facts, now);
         let status = &facts.resource["status"];
         let record = Record::from_status(status, None).into_record();

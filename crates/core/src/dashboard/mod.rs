@@ -9,7 +9,7 @@ mod timeline;
 pub use detail::{ReleaseDetail, RevisionRow};
 pub use index::{MOST_RELEASES, ReleaseIndex, ReleaseKey, ReleaseRow, ReleaseState};
 pub use query::{ListPage, ListQuery, MOST_ROWS, list};
-pub use timeline::{Lane, Span, timeline};
+pub use timeline::{Lane, WorkSpan, timeline};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use super::*;
 use crate::annotations::SUSPEND;
 use crate::identity::GroupKind;
 use crate::record::Record;
-use crate::report::Facts;
+use crate::report::ReportFacts;
 
 fn web() -> GroupKind {
     GroupKind::new("example.com", "Web")
@@ -229,7 +229,7 @@ fn the_time_line_has_hooks_plans_and_revisions() {
 
 #[test]
 fn a_detail_has_history_plans_drift_and_notes() {
-    let facts = Facts::new(web(), recorded());
+    let facts = ReportFacts::new(web(), recorded());
     let now = "2026-01-04T00:00:00Z".parse().unwrap();
     let detail = serde_json::to_value(ReleaseDetail::of(&facts, now)).unwrap();
     let row = serde_json::to_value(ReleaseRow::of(&web(), &recorded())).unwrap();
@@ -259,6 +259,6 @@ fn a_detail_has_history_plans_drift_and_notes() {
         json!({"metadata": 1, "status": "x"}),
         json!({"status": {"history": 5, "plans": "x"}}),
     ] {
-        ReleaseDetail::of(&Facts::new(web(), odd), now);
+        ReleaseDetail::of(&ReportFacts::new(web(), odd), now);
     }
 }

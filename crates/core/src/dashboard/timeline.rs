@@ -25,7 +25,7 @@ pub enum Lane {
 /// Work on a release, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Span {
+pub struct WorkSpan {
     pub lane: Lane,
     pub title: String,
     /// The object, the chart, or who requested it.
@@ -42,11 +42,11 @@ pub struct Span {
 }
 
 /// The time line of a record.
-pub fn timeline(record: &Record) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
+pub fn timeline(record: &Record) -> Vec<WorkSpan> {
+    let mut spans: Vec<WorkSpan> = Vec::new();
     for revision in record.history.iter() {
         let failed = !revision.failed.is_empty();
-        spans.push(Span {
+        spans.push(WorkSpan {
             lane: Lane::Revision,
             title: format!("revision {}", revision.revision),
             subject: format!("{} {}", revision.chart, revision.version),
@@ -59,7 +59,7 @@ pub fn timeline(record: &Record) -> Vec<Span> {
     spans.extend(record.hooks.runs.iter().map(|run| of_run(Lane::Hook, run)));
     record.plans.plans.iter().for_each(|plan| add_plan(plan, &mut spans));
     for waiting in &record.plans.work.queue {
-        spans.push(Span {
+        spans.push(WorkSpan {
             lane: Lane::Plan,
             title: waiting.plan.clone(),
             subject: by(waiting.by).to_owned(),
@@ -88,8 +88,8 @@ pub fn timeline(record: &Record) -> Vec<Span> {
 }
 
 /// The run of a hook, or of a step of a plan.
-fn of_run(lane: Lane, run: &HookRun) -> Span {
-    Span {
+fn of_run(lane: Lane, run: &HookRun) -> WorkSpan {
+    WorkSpan {
         lane,
         title: run.event.clone(),
         subject: format!("{} {}", run.object.group_kind.kind, run.object.name),
@@ -100,8 +100,8 @@ fn of_run(lane: Lane, run: &HookRun) -> Span {
     }
 }
 
-fn add_plan(plan: &Plan, spans: &mut Vec<Span>) {
-    let span = |subject: &str, phase: &str, started, ended, message: &str| Span {
+fn add_plan(plan: &Plan, spans: &mut Vec<WorkSpan>) {
+    let span = |subject: &str, phase: &str, started, ended, message: &str| WorkSpan {
         lane: Lane::Plan,
         title: plan.name.clone(),
         subject: subject.to_owned(),

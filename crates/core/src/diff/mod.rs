@@ -17,12 +17,14 @@ use crate::identity::ObjectId;
 use crate::members::rollout;
 use crate::redact::Secrets;
 
-pub use report::{ChartChange, HookRuns, ObjectChange, Operation, Refusal, ReleaseDiff, Summary, Verdict, summarize};
+pub use report::{
+    ChangeOperation, ChartChange, DiffVerdict, HookRuns, ObjectChange, Refusal, ReleaseDiff, Summary, summarize,
+};
 pub use text::MAX_LINES;
 
 /// One object before and after.
 #[derive(Clone, Copy, Debug)]
-pub struct Compared<'a> {
+pub struct ComparedObject<'a> {
     pub id: &'a ObjectId,
     /// `None`: the object does not exist.
     pub before: Option<&'a Value>,
@@ -35,16 +37,16 @@ pub struct Compared<'a> {
 }
 
 /// What becomes of an object. `None`: it is written with no difference, or not at all.
-pub fn compare(compared: &Compared<'_>, secrets: &Secrets) -> Option<ObjectChange> {
-    let Compared { id, before, after, .. } = *compared;
+pub fn compare(compared: &ComparedObject<'_>, secrets: &Secrets) -> Option<ObjectChange> {
+    let ComparedObject { id, before, after, .. } = *compared;
     let operation = match (before, after) {
         (None, None) => return None,
-        (None, Some(_)) => Operation::Created,
-        (Some(_), None) => Operation::Pruned,
-        (Some(_), Some(_)) if compared.is_recreated => Operation::Recreated,
+        (None, Some(_)) => ChangeOperation::Created,
+        (Some(_), None) => ChangeOperation::Pruned,
+        (Some(_), Some(_)) if compared.is_recreated => ChangeOperation::Recreated,
         (Some(before), Some(after)) if content(before) == content(after) => return None,
-        (Some(before), Some(after)) if owned::is_released(before, after) => Operation::Released,
-        (Some(_), Some(_)) => Operation::Changed,
+        (Some(before), Some(after)) if owned::is_released(before, after) => ChangeOperation::Released,
+        (Some(_), Some(_)) => ChangeOperation::Changed,
     };
     let fields = owned::fields(before, after, compared.manager);
     let (before_fields, after_fields) = mask::masked(
@@ -54,8 +56,8 @@ pub fn compare(compared: &Compared<'_>, secrets: &Secrets) -> Option<ObjectChang
         secrets,
     );
     let restarts = match (operation, before, after) {
-        (Operation::Changed, Some(before), Some(after)) => rollout::restarts(&id.group_kind, before, after),
-        (Operation::Recreated, ..) => rollout::has_pods(&id.group_kind),
+        (ChangeOperation::Changed, Some(before), Some(after)) => rollout::restarts(&id.group_kind, before, after),
+        (ChangeOperation::Recreated, ..) => rollout::has_pods(&id.group_kind),
         _ => false,
     };
     Some(ObjectChange {

@@ -59,7 +59,7 @@ fn part(value: &Value, set: &Value) -> Value {
             let owned = items.iter().filter_map(|item| {
                 let (key, below) = raw_item(set, item)?;
                 let mut shown = part(item, below);
-                // The keys of an item name it, whoever owns them.
+                // The keys of an item name it, even if another manager owns them.
                 for name in item_keys(key).into_iter().flatten().map(|(name, _)| name) {
                     if let Some(value) = item.get(&name)
                         && shown.is_object()

@@ -8,7 +8,7 @@ use crate::identity::{GroupKind, ObjectId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize))]
 #[serde(rename_all = "camelCase")]
-pub enum Operation {
+pub enum ChangeOperation {
     Created,
     Changed,
     /// Deleted and created again.
@@ -25,7 +25,7 @@ pub enum Operation {
 pub struct ObjectChange {
     #[serde(flatten)]
     pub object: ObjectId,
-    pub operation: Operation,
+    pub operation: ChangeOperation,
     /// A unified difference without file head. Empty: only the operator's own marks change.
     pub diff: String,
     /// Running pods are replaced.
@@ -106,7 +106,7 @@ pub struct Summary {
 
 /// The result of one or many releases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum DiffVerdict {
     /// Nothing would be written.
     #[default]
     Unchanged,
@@ -116,34 +116,34 @@ pub enum Verdict {
     Refused,
 }
 
-impl Operation {
-    pub const ALL: [Operation; 5] = [
-        Operation::Created,
-        Operation::Changed,
-        Operation::Recreated,
-        Operation::Pruned,
-        Operation::Released,
+impl ChangeOperation {
+    pub const ALL: [ChangeOperation; 5] = [
+        ChangeOperation::Created,
+        ChangeOperation::Changed,
+        ChangeOperation::Recreated,
+        ChangeOperation::Pruned,
+        ChangeOperation::Released,
     ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Operation::Created => "created",
-            Operation::Changed => "changed",
-            Operation::Recreated => "recreated",
-            Operation::Pruned => "pruned",
-            Operation::Released => "released",
+            ChangeOperation::Created => "created",
+            ChangeOperation::Changed => "changed",
+            ChangeOperation::Recreated => "recreated",
+            ChangeOperation::Pruned => "pruned",
+            ChangeOperation::Released => "released",
         }
     }
 }
 
 impl ReleaseDiff {
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> DiffVerdict {
         if !self.refusals.is_empty() {
-            Verdict::Refused
+            DiffVerdict::Refused
         } else if self.changes.is_empty() && self.hooks.is_empty() && self.plans.is_empty() {
-            Verdict::Unchanged
+            DiffVerdict::Unchanged
         } else {
-            Verdict::Changed
+            DiffVerdict::Changed
         }
     }
 
@@ -155,13 +155,13 @@ impl ReleaseDiff {
 
 impl Summary {
     /// The count of an operation.
-    pub fn count(&self, operation: Operation) -> usize {
+    pub fn count(&self, operation: ChangeOperation) -> usize {
         match operation {
-            Operation::Created => self.created,
-            Operation::Changed => self.changed,
-            Operation::Recreated => self.recreated,
-            Operation::Pruned => self.pruned,
-            Operation::Released => self.released,
+            ChangeOperation::Created => self.created,
+            ChangeOperation::Changed => self.changed,
+            ChangeOperation::Recreated => self.recreated,
+            ChangeOperation::Pruned => self.pruned,
+            ChangeOperation::Released => self.released,
         }
     }
 }
@@ -177,11 +177,11 @@ pub fn summarize(diff: &ReleaseDiff) -> Summary {
     let objects = |runs: &[HookRuns]| runs.iter().map(|run| run.objects.len()).sum();
     let restarts = diff.changes.iter().filter(|change| change.restarts);
     Summary {
-        created: count(Operation::Created),
-        changed: count(Operation::Changed),
-        recreated: count(Operation::Recreated),
-        pruned: count(Operation::Pruned),
-        released: count(Operation::Released),
+        created: count(ChangeOperation::Created),
+        changed: count(ChangeOperation::Changed),
+        recreated: count(ChangeOperation::Recreated),
+        pruned: count(ChangeOperation::Pruned),
+        released: count(ChangeOperation::Released),
         held: diff.held.len(),
         hooks: objects(&diff.hooks),
         plans: diff.plans.len(),

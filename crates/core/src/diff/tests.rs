@@ -23,7 +23,7 @@ struct Case {
     #[serde(default)]
     secrets: Vec<String>,
     #[serde(default)]
-    operation: Option<Operation>,
+    operation: Option<ChangeOperation>,
     #[serde(default)]
     restarts: bool,
     #[serde(default)]
@@ -55,7 +55,7 @@ fn only_owned_fields_that_change_are_shown() {
         case.secrets.iter().for_each(|text| secrets.learn(text));
         let before = managed(case.before, &case.owned_before, &id, &api_version);
         let after = managed(case.after, &case.owned_after, &id, &api_version);
-        let compared = Compared {
+        let compared = ComparedObject {
             id: &id,
             before: before.as_ref(),
             after: after.as_ref(),
@@ -84,7 +84,7 @@ fn long_texts_are_compared_in_bounded_time() {
     let owned = json!({"f:data": {"f:a": {}}});
     let before = managed(Some(object(lines(0))), &owned, &id, "v1");
     let after = managed(Some(object(lines(1_000_000))), &owned, &id, "v1");
-    let compared = Compared {
+    let compared = ComparedObject {
         id: &id,
         before: before.as_ref(),
         after: after.as_ref(),

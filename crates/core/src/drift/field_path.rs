@@ -6,7 +6,7 @@ use crate::identity::applyset;
 
 /// One step on the way to a field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PathStep {
+pub enum FieldStep {
     /// A field of a mapping.
     Field(String),
     /// An item of a list, by its index.
@@ -15,12 +15,12 @@ pub enum PathStep {
 
 /// The place of a field in one rendered object. The order puts a field before what is below it, and items by index.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FieldPath(pub Vec<PathStep>);
+pub struct FieldPath(pub Vec<FieldStep>);
 
 impl FieldPath {
     /// The path of a child.
     #[must_use]
-    pub fn then(&self, step: PathStep) -> Self {
+    pub fn then(&self, step: FieldStep) -> Self {
         let mut steps = self.0.clone();
         steps.push(step);
         FieldPath(steps)
@@ -34,7 +34,7 @@ impl FieldPath {
     /// True for a mark by which the operator knows its members, and for the reference to the custom resource.
     pub fn is_mark(&self) -> bool {
         let field = |index: usize| match self.0.get(index) {
-            Some(PathStep::Field(name)) => name.as_str(),
+            Some(FieldStep::Field(name)) => name.as_str(),
             _ => "",
         };
         match (field(0), field(1)) {
@@ -47,8 +47,8 @@ impl FieldPath {
     /// The value at this place.
     pub fn get<'v>(&self, object: &'v Value) -> Option<&'v Value> {
         self.0.iter().try_fold(object, |value, step| match step {
-            PathStep::Field(name) => value.get(name),
-            PathStep::Item(index) => value.get(*index),
+            FieldStep::Field(name) => value.get(name),
+            FieldStep::Item(index) => value.get(*index),
         })
     }
 }
@@ -69,19 +69,19 @@ pub fn without(object: &Value, paths: &[FieldPath]) -> Value {
 }
 
 /// Removes a field. True if nothing is left of the value around it.
-fn remove(value: &mut Value, steps: &[PathStep]) -> bool {
+fn remove(value: &mut Value, steps: &[FieldStep]) -> bool {
     let Some((step, below)) = steps.split_first() else {
         return true;
     };
     match (value, step) {
-        (Value::Object(fields), PathStep::Field(name)) => {
+        (Value::Object(fields), FieldStep::Field(name)) => {
             if fields.get_mut(name).is_some_and(|child| remove(child, below)) {
                 fields.remove(name);
                 return fields.is_empty();
             }
             false
         }
-        (Value::Array(items), PathStep::Item(index)) => {
+        (Value::Array(items), FieldStep::Item(index)) => {
             if items.get_mut(*index).is_some_and(|child| remove(child, below)) {
                 items.remove(*index);
                 return items.is_empty();
@@ -100,8 +100,8 @@ mod tests {
     /// A path as a list of names and indices.
     pub(crate) fn path(steps: &Value) -> FieldPath {
         let step = |step: &Value| match step.as_u64() {
-            Some(index) => PathStep::Item(index as usize),
-            None => PathStep::Field(step.as_str().unwrap().to_owned()),
+            Some(index) => FieldStep::Item(index as usize),
+            None => FieldStep::Field(step.as_str().unwrap().to_owned()),
         };
         FieldPath(steps.as_array().unwrap().iter().map(step).collect())
     }

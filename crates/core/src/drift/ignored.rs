@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
 
-use crate::drift::field_path::{FieldPath, PathStep};
+use crate::drift::field_path::{FieldPath, FieldStep};
 use crate::drift::managed_fields::{applied, fields, foreign, is_leaf, item_keys, raw_item, remove_set, unite};
 use crate::identity::ObjectId;
 use chartwright_watches::{FieldPointer, IgnoreRule};
@@ -27,7 +27,7 @@ impl IgnoredFields {
         (ignored != IgnoredFields::default()).then_some(ignored)
     }
 
-    /// The places of all ignored fields in a rendered object. Part of a value that has one owner as a whole stands for the whole. The
+    /// The places of all ignored fields in a rendered object. Part of an atomic value stands for the complete value. The
     /// keys of an item stay, unless the item goes.
     pub fn places(&self, object: &Value, entries: &[ManagedFieldsEntry], manager: &str) -> Vec<FieldPath> {
         let own = applied(entries, manager).and_then(fields);
@@ -85,13 +85,13 @@ fn place(object: &Value, pointer: &FieldPointer) -> Option<FieldPath> {
     let mut value = object;
     for segment in &pointer.segments {
         let step = match value {
-            Value::Object(_) => PathStep::Field(segment.clone()),
-            Value::Array(items) => PathStep::Item(index_of(items, segment)?),
+            Value::Object(_) => FieldStep::Field(segment.clone()),
+            Value::Array(items) => FieldStep::Item(index_of(items, segment)?),
             _ => return None,
         };
         value = match &step {
-            PathStep::Field(name) => value.get(name)?,
-            PathStep::Item(index) => value.get(*index)?,
+            FieldStep::Field(name) => value.get(name)?,
+            FieldStep::Item(index) => value.get(*index)?,
         };
         path.0.push(step);
     }
@@ -133,14 +133,14 @@ fn as_owned(object: &Value, path: &FieldPath, sets: &[&Value]) -> Option<FieldPa
             break;
         }
         match step {
-            PathStep::Field(name) if keys.contains(name) => return None,
-            PathStep::Field(name) => {
+            FieldStep::Field(name) if keys.contains(name) => return None,
+            FieldStep::Field(name) => {
                 let key = format!("f:{name}");
                 sets = sets.iter().filter_map(|set| set.get(&key)).collect();
                 value = value.get(name)?;
                 keys.clear();
             }
-            PathStep::Item(index) => {
+            FieldStep::Item(index) => {
                 value = value.get(*index)?;
                 (sets, keys) = in_item(&sets, value);
             }
@@ -169,20 +169,20 @@ fn owned_by(value: &Value, sets: &[&Value], path: &FieldPath, keys: &[String], f
             for (name, child) in fields.iter().filter(|(name, _)| !keys.contains(name)) {
                 let key = format!("f:{name}");
                 let sets: Vec<&Value> = sets.iter().filter_map(|set| set.get(&key)).collect();
-                owned_by(child, &sets, &path.then(PathStep::Field(name.clone())), &[], found);
+                owned_by(child, &sets, &path.then(FieldStep::Field(name.clone())), &[], found);
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
                 let (sets, keys) = in_item(sets, item);
-                owned_by(item, &sets, &path.then(PathStep::Item(index)), &keys, found);
+                owned_by(item, &sets, &path.then(FieldStep::Item(index)), &keys, found);
             }
         }
         _ => {}
     }
 }
 
-/// The part of a set that a pointer leads to, in a set of its own; all of a value that has one owner as a whole. `None`: it is not in the
+/// The part of a set that a pointer leads to, in a set of its own; all of an atomic value. `None`: it is not in the
 /// set, or is a key of an item.
 fn owned_part(own: &Value, object: &Value, segments: &[String]) -> Option<Value> {
     let (mut own, mut object) = (own, Some(object));

@@ -14,7 +14,7 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
 
-use crate::drift::field_path::{FieldPath, PathStep};
+use crate::drift::field_path::{FieldPath, FieldStep};
 use crate::drift::managed_fields::{applied, fields, foreign, is_leaf, item_of};
 
 /// A field of ours that is ours no longer.
@@ -57,7 +57,7 @@ pub fn drifted_fields(object: &Value, managed_fields: &[ManagedFieldsEntry], man
         }
         fields.retain(|field, value| field != "metadata" || *value != json!({}));
     }
-    walk(&wanted, ours, &others, &Place::default(), &mut found);
+    walk(&wanted, ours, &others, &FieldPlace::default(), &mut found);
     found.sort();
     found.dedup();
     found
@@ -65,7 +65,7 @@ pub fn drifted_fields(object: &Value, managed_fields: &[ManagedFieldsEntry], man
 
 /// Where a walk through a rendered object is.
 #[derive(Default)]
-struct Place {
+struct FieldPlace {
     /// As people write it.
     text: String,
     at: FieldPath,
@@ -73,24 +73,24 @@ struct Place {
     item: Option<FieldPath>,
 }
 
-impl Place {
-    fn field(&self, key: &str) -> Place {
+impl FieldPlace {
+    fn field(&self, key: &str) -> FieldPlace {
         let text = match key.contains(['.', '/']) {
             _ if self.text.is_empty() => key.to_owned(),
             true => format!("{}[{key}]", self.text),
             false => format!("{}.{key}", self.text),
         };
-        Place {
+        FieldPlace {
             text,
-            at: self.at.then(PathStep::Field(key.to_owned())),
+            at: self.at.then(FieldStep::Field(key.to_owned())),
             item: self.item.clone(),
         }
     }
 
-    fn item(&self, index: usize, keys: &str, is_ours: bool) -> Place {
-        let at = self.at.then(PathStep::Item(index));
+    fn item(&self, index: usize, keys: &str, is_ours: bool) -> FieldPlace {
+        let at = self.at.then(FieldStep::Item(index));
         let item = self.item.clone().or_else(|| (!is_ours).then(|| at.clone()));
-        Place {
+        FieldPlace {
             text: format!("{}[{keys}]", self.text),
             at,
             item,
@@ -99,7 +99,13 @@ impl Place {
 }
 
 /// Adds what of `wanted` isn't in the set of our fields.
-fn walk(wanted: &Value, ours: Option<&Value>, others: &[(&str, &Value)], place: &Place, found: &mut Vec<DriftedField>) {
+fn walk(
+    wanted: &Value,
+    ours: Option<&Value>,
+    others: &[(&str, &Value)],
+    place: &FieldPlace,
+    found: &mut Vec<DriftedField>,
+) {
     if ours.is_some_and(is_leaf) || wanted.is_null() {
         return;
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::health::cel_view;
 use crate::identity::GroupKind;
-use crate::index::dependencies::Dependency;
+use crate::index::dependencies::ObjectDependency;
 use crate::status::conditions::{self, cut};
 use chartwright_watches::cel::{CelData, Expression};
 
@@ -74,8 +74,11 @@ fn without_condition(object: &Value) -> Option<String> {
 
 /// The shortest circle of dependencies from an object back to it, with the object at both ends; `None` if there is none.
 /// `of`: what an object depends on.
-pub fn cycle(start: &Dependency, of: impl Fn(&Dependency) -> Vec<Dependency>) -> Option<Vec<Dependency>> {
-    let mut came_from: HashMap<Dependency, Dependency> = HashMap::new();
+pub fn cycle(
+    start: &ObjectDependency,
+    of: impl Fn(&ObjectDependency) -> Vec<ObjectDependency>,
+) -> Option<Vec<ObjectDependency>> {
+    let mut came_from: HashMap<ObjectDependency, ObjectDependency> = HashMap::new();
     let mut next = VecDeque::from([start.clone()]);
     let mut looked_at = 0;
     while let Some(at) = next.pop_front() {
@@ -102,14 +105,14 @@ pub fn cycle(start: &Dependency, of: impl Fn(&Dependency) -> Vec<Dependency>) ->
 }
 
 /// A cycle as messages show it: `Shop/a -> Database/b -> Shop/a`, with namespaces if there are several.
-pub fn describe_cycle(cycle: &[Dependency]) -> String {
+pub fn describe_cycle(cycle: &[ObjectDependency]) -> String {
     let mut namespaces = cycle
         .iter()
         .map(|at| &at.namespace)
         .filter(|namespace| !namespace.is_empty());
     let first = namespaces.next();
     let are_several = namespaces.any(|other| Some(other) != first);
-    let name = |at: &Dependency| {
+    let name = |at: &ObjectDependency| {
         if are_several && !at.namespace.is_empty() {
             format!("{}/{}/{}", at.group_kind.kind, at.namespace, at.name)
         } else {
@@ -144,15 +147,16 @@ mod tests {
         let at = |text: &str| {
             let mut parts = text.split('/');
             let mut part = || parts.next().unwrap_or_default().to_owned();
-            Dependency {
+            ObjectDependency {
                 group_kind: GroupKind::parse(&part()),
                 namespace: part(),
                 name: part(),
             }
         };
         for (edges, expected) in table::<(Vec<(String, String)>, Option<String>)>("depends", "cycles") {
-            let edges: Vec<(Dependency, Dependency)> = edges.iter().map(|(from, to)| (at(from), at(to))).collect();
-            let of = |from: &Dependency| {
+            let edges: Vec<(ObjectDependency, ObjectDependency)> =
+                edges.iter().map(|(from, to)| (at(from), at(to))).collect();
+            let of = |from: &ObjectDependency| {
                 let own = edges.iter().filter(|(edge, _)| edge == from);
                 own.map(|(_, to)| to.clone()).collect()
             };
@@ -163,14 +167,14 @@ mod tests {
 
     #[test]
     fn the_search_ends() {
-        let of = |at: &Dependency| {
+        let of = |at: &ObjectDependency| {
             let next: usize = at.name.parse::<usize>().unwrap_or_default() + 1;
-            vec![Dependency {
+            vec![ObjectDependency {
                 name: next.to_string(),
                 ..at.clone()
             }]
         };
-        let start = Dependency {
+        let start = ObjectDependency {
             group_kind: GroupKind::new("", "A"),
             namespace: String::new(),
             name: "0".into(),

@@ -33,7 +33,7 @@ pub enum GateCondition {
 
 /// What a condition may read beside the object that it is of.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct GateFacts {
     /// The live members by kind and name.
     pub members: CelData,
     /// The pods of workloads.
@@ -97,7 +97,7 @@ impl Gate {
     }
 
     /// The health of an object. Evaluating it may be slow.
-    pub fn health(&self, object: &Value, facts: &Facts) -> Health {
+    pub fn health(&self, object: &Value, facts: &GateFacts) -> Health {
         if let Err(unobserved) = is_observed(object) {
             return unobserved;
         }
@@ -148,7 +148,7 @@ mod tests {
             "metadata": {"name": "db", "generation": 2},
             "spec": {"replicas": 3}, "status": {"observedGeneration": 2, "readyReplicas": 2},
         });
-        let facts = Facts {
+        let facts = GateFacts {
             members: CelData::from_json(&json!({"Service": {"web": {"spec": {"clusterIP": "10.0.0.1"}}}})),
             pods: CelData::from_json(&json!([{"metadata": {"name": "db-0"}}])),
         };
@@ -214,7 +214,7 @@ mod tests {
         ] {
             let health = gate.health(
                 &json!({"status": {"state": state}}),
-                &Facts {
+                &GateFacts {
                     members: CelData::from_json(&json!({})),
                     pods: CelData::from_json(&json!([])),
                 },

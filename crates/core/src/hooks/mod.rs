@@ -59,7 +59,7 @@ pub struct Hook {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
-pub struct Progress {
+pub struct HookProgress {
     /// The operation in progress, or the last one with hooks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
@@ -399,7 +399,7 @@ pub fn in_order<'h>(hooks: &'h [Hook], event: &str) -> Vec<&'h Hook> {
 }
 
 /// What is next about hooks, which are those of an event in their order.
-pub fn next<'h>(hooks: &[&'h Hook], event: &str, progress: &Progress) -> Next<'h> {
+pub fn next<'h>(hooks: &[&'h Hook], event: &str, progress: &HookProgress) -> Next<'h> {
     for hook in hooks {
         let id = &hook.member.id;
         match progress.run(event, id) {
@@ -413,9 +413,9 @@ pub fn next<'h>(hooks: &[&'h Hook], event: &str, progress: &Progress) -> Next<'h
     }
     Next::Done
 }
-impl Progress {
+impl HookProgress {
     pub fn is_empty(&self) -> bool {
-        *self == Progress::default()
+        *self == HookProgress::default()
     }
 
     /// True if an operation is in progress.
@@ -441,7 +441,7 @@ impl Progress {
         self.operation.as_ref().map_or(0, |operation| operation.failures)
     }
 
-    /// Forgets which of these hooks ran in the operation, so that all of them run.
+    /// Removes the record of which of these hooks ran in the operation, so that all of them run.
     pub fn forget_runs(&mut self, hooks: &[Hook]) {
         let Some(operation) = &self.operation else { return };
         let events = [operation.kind.before(), operation.kind.after()];

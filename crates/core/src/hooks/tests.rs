@@ -169,14 +169,14 @@ fn each_run_is_told_apart() {
     let event = "pre-upgrade";
     let all = [hook("Job.batch", "a", json!({})), hook("Job.batch", "b", json!({}))];
     let hooks: Vec<&Hook> = all.iter().collect();
-    let mut progress = Progress::default();
-    let step = |progress: &Progress| match next(&hooks, event, progress) {
+    let mut progress = HookProgress::default();
+    let step = |progress: &HookProgress| match next(&hooks, event, progress) {
         Next::Start(hook) => format!("start {}", hook.member.id.name),
         Next::Await(hook, run) => format!("await {} {}", hook.member.id.name, run.run),
         Next::Retry(hook, run) => format!("retry {} {}", hook.member.id.name, run.run),
         Next::Done => "done".to_owned(),
     };
-    let note = |progress: &mut Progress, name: &str, phase| {
+    let note = |progress: &mut HookProgress, name: &str, phase| {
         let run = HookRun::begins(event, &id("Job.batch", name), progress.name(event), NOW);
         progress.note(match phase {
             RunPhase::Running => run,
@@ -195,7 +195,7 @@ fn each_run_is_told_apart() {
     note(&mut progress, "b", RunPhase::Running);
     assert_eq!(step(&progress), "await b pre-upgrade.4.2.d");
     // It outlives the status.
-    let read: Progress = serde_json::from_value(serde_json::json!(progress)).unwrap();
+    let read: HookProgress = serde_json::from_value(serde_json::json!(progress)).unwrap();
     assert_eq!(read, progress);
     note(&mut progress, "b", RunPhase::GivenUp);
     assert_eq!(step(&progress), "done");

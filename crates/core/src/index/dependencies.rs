@@ -13,7 +13,7 @@ use crate::index::members::Scope;
 
 /// An object, or all of a kind in a namespace or everywhere, in any version of its API.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Dependency {
+pub struct ObjectDependency {
     pub group_kind: GroupKind,
     /// Empty for cluster-scoped kinds, and for a list over all namespaces.
     pub namespace: String,
@@ -28,8 +28,8 @@ const SHARED: usize = 5;
 #[derive(Default)]
 pub struct Dependencies {
     scopes: HashMap<Scope, ScopeState>,
-    dependents: HashMap<Dependency, BTreeSet<String>>,
-    of_sets: HashMap<String, BTreeSet<Dependency>>,
+    dependents: HashMap<ObjectDependency, BTreeSet<String>>,
+    of_sets: HashMap<String, BTreeSet<ObjectDependency>>,
     /// The namespaces (empty: all) with dependencies, by kind, and how many there are in each.
     places: HashMap<GroupKind, BTreeMap<String, usize>>,
     /// Kinds of which a watch of all namespaces is refused; `None`: of any kind.
@@ -50,10 +50,10 @@ struct ScopeState {
 
 /// No object has this name.
 const UNHEARD: &str = "*";
-impl Dependency {
+impl ObjectDependency {
     /// That a kind is watched in a namespace. Who depends on it hears of its objects by other means.
     pub fn watch(group_kind: GroupKind, namespace: &str) -> Self {
-        Dependency {
+        ObjectDependency {
             group_kind,
             namespace: namespace.to_owned(),
             name: UNHEARD.to_owned(),
@@ -80,19 +80,19 @@ impl Dependencies {
 
     /// A release (by its ApplySet id) depends on these, and on nothing else any more but [watches](Dependency::watch). True
     /// if other scopes are to be watched than before.
-    pub fn depend_on(&mut self, set: &str, mut dependencies: BTreeSet<Dependency>) -> bool {
+    pub fn depend_on(&mut self, set: &str, mut dependencies: BTreeSet<ObjectDependency>) -> bool {
         let known = self.of_sets.get(set).into_iter().flatten();
         dependencies.extend(known.filter(|known| known.name == UNHEARD).cloned());
         self.replace(set, dependencies)
     }
 
     /// A release needs these [watches](Dependency::watch), and no others any more.
-    pub fn need(&mut self, set: &str, mut watches: BTreeSet<Dependency>) -> bool {
+    pub fn need(&mut self, set: &str, mut watches: BTreeSet<ObjectDependency>) -> bool {
         watches.extend(self.of_set(set).cloned());
         self.replace(set, watches)
     }
 
-    fn replace(&mut self, set: &str, dependencies: BTreeSet<Dependency>) -> bool {
+    fn replace(&mut self, set: &str, dependencies: BTreeSet<ObjectDependency>) -> bool {
         if self
             .of_sets
             .get(set)
@@ -186,19 +186,19 @@ impl Dependencies {
     }
 
     /// The state of the scope that contains a dependency.
-    fn state(&self, dependency: &Dependency) -> Option<&ScopeState> {
+    fn state(&self, dependency: &ObjectDependency) -> Option<&ScopeState> {
         self.states(dependency).find(|state| state.synced)
     }
 
     /// Those of the watches that show a dependency.
-    fn states(&self, dependency: &Dependency) -> impl Iterator<Item = &ScopeState> {
+    fn states(&self, dependency: &ObjectDependency) -> impl Iterator<Item = &ScopeState> {
         let everywhere = Scope::everywhere(&dependency.group_kind);
         let states = [self.scopes.get(&everywhere), self.scopes.get(&dependency.scope())];
         states.into_iter().flatten()
     }
 
     /// True if no watch has yet said anything of a dependency, not even that it fails.
-    pub fn is_unsettled(&self, dependency: &Dependency) -> bool {
+    pub fn is_unsettled(&self, dependency: &ObjectDependency) -> bool {
         let mut states = self.states(dependency).peekable();
         states.peek().is_some() && states.all(|state| !state.synced && !state.failing)
     }
@@ -209,19 +209,19 @@ impl Dependencies {
     }
 
     /// The releases that depend on this very object.
-    pub fn followers(&self, dependency: &Dependency) -> Vec<String> {
+    pub fn followers(&self, dependency: &ObjectDependency) -> Vec<String> {
         let sets = self.dependents.get(dependency);
         sets.into_iter().flatten().cloned().collect()
     }
 
     /// What a release depends on.
-    pub fn of_set(&self, set: &str) -> impl Iterator<Item = &Dependency> {
+    pub fn of_set(&self, set: &str) -> impl Iterator<Item = &ObjectDependency> {
         let all = self.of_sets.get(set).into_iter().flatten();
         all.filter(|dependency| dependency.name != UNHEARD)
     }
 
     /// The version of what would be found there now, comparable with [`version`]; `None` if no watch knows.
-    pub fn version(&self, dependency: &Dependency) -> Option<String> {
+    pub fn version(&self, dependency: &ObjectDependency) -> Option<String> {
         let state = self.state(dependency)?;
         // A shared watch shows other namespaces, too.
         let is_here = |namespace: &str| dependency.namespace.is_empty() || dependency.namespace == namespace;
@@ -336,14 +336,14 @@ impl Dependencies {
     }
 
     fn dependents_in(&self, scope: &Scope) -> Vec<String> {
-        let is_here = |dependency: &Dependency| scope.covers(&dependency.group_kind, &dependency.namespace);
+        let is_here = |dependency: &ObjectDependency| scope.covers(&dependency.group_kind, &dependency.namespace);
         let dependents = self.dependents.iter().filter(|(dependency, _)| is_here(dependency));
         let sets: BTreeSet<&String> = dependents.flat_map(|(_, sets)| sets).collect();
         sets.into_iter().cloned().collect()
     }
 
     /// Since when the contents of the scope are unknown, and why, if releases should report it.
-    pub fn unseen(&self, dependency: &Dependency) -> Option<&(Timestamp, String)> {
+    pub fn unseen(&self, dependency: &ObjectDependency) -> Option<&(Timestamp, String)> {
         if self.state(dependency).is_some() {
             return None;
         }
@@ -358,7 +358,7 @@ impl Dependencies {
     }
 
     fn dependents_of(&self, scope: &Scope, namespace: &str, name: &str) -> Vec<String> {
-        let of = |namespace: &str, name: &str| Dependency {
+        let of = |namespace: &str, name: &str| ObjectDependency {
             group_kind: scope.group_kind.clone(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -420,9 +420,9 @@ mod tests {
     use serde_json::json;
 
     /// `place`: namespace/name.
-    fn dependency(place: &str) -> Dependency {
+    fn dependency(place: &str) -> ObjectDependency {
         let (namespace, name) = place.split_once('/').unwrap();
-        Dependency {
+        ObjectDependency {
             group_kind: GroupKind::new("", "Secret"),
             namespace: namespace.to_owned(),
             name: name.to_owned(),

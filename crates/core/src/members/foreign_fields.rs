@@ -32,7 +32,7 @@ pub struct FieldCorrection {
 
 /// One step of the path of a refused field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PathStep<'a> {
+enum RefusedStep<'a> {
     Field(&'a str),
     /// An item of a list. Its index counts in the refused object, which only the API server has, so any item is meant.
     Item,
@@ -74,7 +74,7 @@ pub fn corrections(live: &Value, manager: &str, rendered: &Value, refused: &[&st
         }
     }
     let (bare, rendered) = (body(live), body(rendered));
-    let paths: Vec<Vec<PathStep<'_>>> = refused.iter().filter_map(|path| steps(path)).collect();
+    let paths: Vec<Vec<RefusedStep<'_>>> = refused.iter().filter_map(|path| steps(path)).collect();
     let deepest = paths.iter().map(Vec::len).max().unwrap_or_default();
     let mut found: Vec<FieldCorrection> = Vec::new();
     let mut known = json!({});
@@ -186,20 +186,20 @@ fn extra_at(
     live: &Value,
     rendered: Option<&Value>,
     owners: &Owners<'_>,
-    path: &[PathStep<'_>],
+    path: &[RefusedStep<'_>],
     is_near: bool,
 ) -> Option<Value> {
     match path {
         // What is below has no owner of its own.
         [_, ..] if owners.is_atomic() => None,
         [] => extra(live, rendered, owners, is_near),
-        [PathStep::Field(name), rest @ ..] => {
+        [RefusedStep::Field(name), rest @ ..] => {
             let key = format!("f:{name}");
             let rendered = rendered.and_then(|rendered| rendered.get(name));
             let found = extra_at(live.get(name)?, rendered, &owners.below(&key), rest, is_near)?;
             Some(json!({ key: found }))
         }
-        [PathStep::Item, rest @ ..] => {
+        [RefusedStep::Item, rest @ ..] => {
             let below = |live: &Value, rendered: Option<&Value>, owners: &Owners<'_>| {
                 extra_at(live, rendered, owners, rest, is_near)
             };
@@ -346,7 +346,7 @@ fn without(value: &Value, set: Option<&Value>) -> Value {
 }
 
 /// `spec.volumes[0].configMap`; `None` for metadata, and for a path through the keys of a map.
-fn steps(path: &str) -> Option<Vec<PathStep<'_>>> {
+fn steps(path: &str) -> Option<Vec<RefusedStep<'_>>> {
     let mut steps = Vec::new();
     for part in path.split('.') {
         let mut rest = part;
@@ -357,10 +357,10 @@ fn steps(path: &str) -> Option<Vec<PathStep<'_>>> {
         if rest.is_empty() || rest.contains(['[', ']']) {
             return None;
         }
-        steps.push(PathStep::Field(rest));
-        steps.extend(part.matches('[').map(|_| PathStep::Item));
+        steps.push(RefusedStep::Field(rest));
+        steps.extend(part.matches('[').map(|_| RefusedStep::Item));
     }
-    (steps.first() != Some(&PathStep::Field("metadata"))).then_some(steps)
+    (steps.first() != Some(&RefusedStep::Field("metadata"))).then_some(steps)
 }
 
 fn is_item(item: &Value, keys: &Map<String, Value>) -> bool {

@@ -548,7 +548,7 @@ proptest! {
             }
             failures = now.map_or(0, |now| now.failures);
         }
-        // Whatever happened, reconciles that succeed end it.
+        // Reconciles that succeed end it after any history.
         model.step(Step::Retry);
         for _ in 0..2 {
             model.step(Step::Reconcile { pre: true, apply: true, post: true });

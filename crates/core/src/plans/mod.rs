@@ -15,7 +15,7 @@ use crate::annotations::{
 };
 use crate::digest::{Key, KeyUse};
 use crate::grants::StoredObject;
-use crate::hooks::{Hook, Progress, in_order};
+use crate::hooks::{Hook, HookProgress, in_order};
 use crate::operation::OperationEvent;
 use crate::status::conditions::whole;
 use chartwright_watches::duration;
@@ -55,8 +55,8 @@ pub struct PlanWork {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<PlanRun>,
     /// Steps of the last run of each plan.
-    #[serde(skip_serializing_if = "Progress::is_empty")]
-    pub steps: Progress,
+    #[serde(skip_serializing_if = "HookProgress::is_empty")]
+    pub steps: HookProgress,
     /// The last request that could not be carried out, and why.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub refused: String,
@@ -566,7 +566,7 @@ impl Plans {
 
     /// A run that is part of an installation or a deletion is reported like others. `hooks`: those of the operation, with its
     /// steps. Each attempt counts.
-    pub fn follow(&mut self, name: &str, by: By, hooks: &Progress, is_over: bool) {
+    pub fn follow(&mut self, name: &str, by: By, hooks: &HookProgress, is_over: bool) {
         let event = event(name);
         let steps = || hooks.runs.iter().filter(|step| step.event == event);
         let Some(started) = steps().map(|step| step.started).min() else {

@@ -168,7 +168,7 @@ fn requests_are_queued_one_for_each_plan_and_refused_with_a_reason() {
 #[test]
 fn a_run_that_is_part_of_an_operation_counts_once_for_each_attempt() {
     let step = step("a", "plan-restore", json!({ON_CREATE: "true"}));
-    let mut hooks = Progress::default();
+    let mut hooks = HookProgress::default();
     let mut run = HookRun::begins(
         "plan-restore",
         &step.member.id,

@@ -49,7 +49,7 @@ pub enum Purpose {
 
 /// What the live object says about its own deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PruneVerdict {
     /// Ours: delete it, in the very state that this verdict is on.
     Delete,
     /// Ours, but to be left behind (`helm.sh/resource-policy: keep`, or all of them): take our marks off.
@@ -107,27 +107,27 @@ pub fn orphans(members: &Members, record: &Record, desired: &HashSet<&ObjectId>,
 }
 
 /// The verdict on a candidate, from its metadata, and whether data goes with it.
-pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, purpose: Purpose) -> Verdict {
+pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, purpose: Purpose) -> PruneVerdict {
     match ownership(id, live, owner) {
         Ownership::Ours => {}
-        other => return Verdict::Leave(other),
+        other => return PruneVerdict::Leave(other),
     }
     if live.deleting {
-        return Verdict::Going;
+        return PruneVerdict::Going;
     }
     match purpose {
-        Purpose::Orphan => return Verdict::Release,
-        Purpose::Suspended if live.ownership.owner.is_some() => return Verdict::Disown,
-        Purpose::Suspended => return Verdict::Stay,
+        Purpose::Orphan => return PruneVerdict::Release,
+        Purpose::Suspended if live.ownership.owner.is_some() => return PruneVerdict::Disown,
+        Purpose::Suspended => return PruneVerdict::Stay,
         Purpose::Prune | Purpose::Rollback | Purpose::Delete => {}
     }
     if let Some((name, uid)) = &live.ownership.controller
         && *uid != decorator::object_uid(&owner.uid)
     {
-        return Verdict::Controlled(name.clone());
+        return PruneVerdict::Controlled(name.clone());
     }
     if live.marks.keep {
-        return Verdict::Release;
+        return PruneVerdict::Release;
     }
     let is_held = match purpose {
         Purpose::Prune => !live.marks.prune_allowed,
@@ -136,9 +136,9 @@ pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, purpose: Purpose) -> V
         _ => false,
     };
     if is_held && (is_protected(&id.group_kind) || live.takes_data) {
-        return Verdict::Hold;
+        return PruneVerdict::Hold;
     }
-    Verdict::Delete
+    PruneVerdict::Delete
 }
 
 #[cfg(test)]

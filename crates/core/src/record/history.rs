@@ -62,7 +62,7 @@ pub struct History(Vec<Revision>);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct Attempt {
+pub struct UpgradeAttempt {
     /// Revision of the upgrade.
     pub revision: i64,
     /// Digest of its inputs, without values.
@@ -88,7 +88,7 @@ pub struct Fallback {
     pub revision: i64,
     /// The upgrade that failed. Absent: a user requested the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed: Option<Box<Attempt>>,
+    pub failed: Option<Box<UpgradeAttempt>>,
     /// Reason, for people.
     pub why: String,
 }
@@ -294,7 +294,7 @@ impl Fallback {
 /// not counted.
 pub fn judge(
     phase: &Phase,
-    attempt: &Attempt,
+    attempt: &UpgradeAttempt,
     retries: usize,
     failures: (u32, u32),
     timeout: Duration,
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn an_upgrade_fails_for_good_after_its_retries_or_its_time() {
-        let attempt = Attempt {
+        let attempt = UpgradeAttempt {
             revision: 2,
             inputs: "i".into(),
             values: "v".into(),

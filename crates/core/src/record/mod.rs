@@ -15,11 +15,11 @@ pub mod signature;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::hooks::{HookRun, Progress};
+use crate::hooks::{HookProgress, HookRun};
 use crate::identity::ObjectId;
 use crate::leader::Elected;
 use crate::plans::{self, Plans};
-use crate::record::history::{Attempt, Fallback, History};
+use crate::record::history::{Fallback, History, UpgradeAttempt};
 use crate::record::remediation::Remedied;
 use crate::record::requests::Handled;
 use crate::rollout::ReleaseRollout;
@@ -69,8 +69,8 @@ pub struct Record {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub upgrading: bool,
     /// How far its hooks have come.
-    #[serde(skip_serializing_if = "Progress::is_empty")]
-    pub hooks: Progress,
+    #[serde(skip_serializing_if = "HookProgress::is_empty")]
+    pub hooks: HookProgress,
     #[serde(skip_serializing_if = "Plans::is_empty")]
     pub plans: Plans,
     #[serde(skip_serializing_if = "History::is_empty")]
@@ -82,7 +82,7 @@ pub struct Record {
     pub elected: Vec<Elected>,
     /// The upgrade that is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<Box<Attempt>>,
+    pub attempt: Option<Box<UpgradeAttempt>>,
     /// The revision that runs instead of the specified one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Box<Fallback>>,
@@ -139,7 +139,7 @@ impl Record {
     }
 
     /// How far the hooks of an event have come, or the steps of the plan that runs.
-    pub fn progress(&self, event: &str) -> &Progress {
+    pub fn progress(&self, event: &str) -> &HookProgress {
         if self.is_of_plan(event) {
             &self.plans.work.steps
         } else {
@@ -147,7 +147,7 @@ impl Record {
         }
     }
 
-    pub fn progress_mut(&mut self, event: &str) -> &mut Progress {
+    pub fn progress_mut(&mut self, event: &str) -> &mut HookProgress {
         if self.is_of_plan(event) {
             &mut self.plans.work.steps
         } else {

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::facts::{Facts, LONGEST_TEXT};
+use super::facts::{LONGEST_TEXT, ReportFacts};
 use super::member;
 use super::origin::origin;
 use super::remedy::{commands_of_hook, commands_of_member, commands_of_object, commands_of_reason, in_namespace};
 use super::times::{changed, since};
-use super::tree::{Forest, HookNode, Node, NodeHealth};
+use super::tree::{Forest, HookNode, NodeHealth, ObjectNode};
 use crate::hooks::{HookRun, RunPhase};
 use crate::identity::ObjectId;
 use crate::status::conditions::{self, Condition, cut};
@@ -43,7 +43,7 @@ pub struct Cause {
 }
 
 /// The causes, the most important first. Empty for a release that is ready and works.
-pub(super) fn causes(facts: &Facts, summary: &ReleaseSummary, all: &[Condition], forest: &Forest) -> Vec<Cause> {
+pub(super) fn causes(facts: &ReportFacts, summary: &ReleaseSummary, all: &[Condition], forest: &Forest) -> Vec<Cause> {
     let teller = Reasons {
         words: words_of(facts, summary),
         facts,
@@ -86,7 +86,7 @@ pub(super) fn causes(facts: &Facts, summary: &ReleaseSummary, all: &[Condition],
 }
 
 /// `KIND NAME -n NAMESPACE`, as the commands take them.
-fn words_of(facts: &Facts, summary: &ReleaseSummary) -> String {
+fn words_of(facts: &ReportFacts, summary: &ReleaseSummary) -> String {
     let kind = facts.kind.to_string().to_lowercase();
     format!("{kind} {}{}", summary.name, in_namespace(&summary.namespace))
 }
@@ -95,7 +95,7 @@ fn words_of(facts: &Facts, summary: &ReleaseSummary) -> String {
 struct Reasons<'a> {
     /// As the commands name the release.
     words: String,
-    facts: &'a Facts,
+    facts: &'a ReportFacts,
     summary: &'a ReleaseSummary,
     all: &'a [Condition],
 }
@@ -188,7 +188,7 @@ fn of_hook(hook: &HookNode) -> Option<Cause> {
 
 /// The deepest unhealthy object of a member: a pod explains more than its Deployment, and one pod stands for all. `None`: the member is
 /// healthy, whatever became of its former pods.
-fn deepest(node: &Node, member: &Node) -> Option<(NodeHealth, Cause)> {
+fn deepest(node: &ObjectNode, member: &ObjectNode) -> Option<(NodeHealth, Cause)> {
     // A CronJob is healthy while its Jobs fail.
     if !node.health.is_bad() && node.id.group_kind.kind != "CronJob" {
         return None;

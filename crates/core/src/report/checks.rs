@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::facts::Facts;
+use super::facts::ReportFacts;
 use super::live::{LiveObjects, list, text};
 use super::reads::INGRESS_CLASS_ANNOTATION;
 use crate::health::pods::selects;
@@ -10,12 +10,12 @@ use crate::identity::ObjectId;
 use crate::status::summary::ReleaseSummary;
 
 /// A problem of an object beyond its health.
-pub(super) fn problem(id: &ObjectId, object: &Value, objects: &LiveObjects<'_>, facts: &Facts) -> Option<String> {
+pub(super) fn problem(id: &ObjectId, object: &Value, objects: &LiveObjects<'_>, facts: &ReportFacts) -> Option<String> {
     match (id.group_kind.group.as_str(), id.group_kind.kind.as_str()) {
         ("", "Service") => service(object, objects, facts),
         ("networking.k8s.io", "Ingress") => ingress(object, facts),
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(object),
-        ("", "Pod") => lost_node(object, facts),
+        ("", "Pod") => unavailable_node(object, facts),
         ("", "PersistentVolumeClaim") => claim(object),
         ("apps", "Deployment") => paused(object),
         ("batch", "CronJob" | "Job") if object["spec"]["suspend"] == true => {
@@ -26,7 +26,7 @@ pub(super) fn problem(id: &ObjectId, object: &Value, objects: &LiveObjects<'_>, 
 }
 
 /// A Service whose selector finds no ready pod. The EndpointSlices that it owns say so.
-fn service(object: &Value, objects: &LiveObjects<'_>, facts: &Facts) -> Option<String> {
+fn service(object: &Value, objects: &LiveObjects<'_>, facts: &ReportFacts) -> Option<String> {
     let selector = object
         .pointer("/spec/selector")?
         .as_object()
@@ -75,7 +75,7 @@ fn service(object: &Value, objects: &LiveObjects<'_>, facts: &Facts) -> Option<S
     }
 }
 
-fn ingress(object: &Value, facts: &Facts) -> Option<String> {
+fn ingress(object: &Value, facts: &ReportFacts) -> Option<String> {
     let classes = facts.ingress_classes.as_ref()?;
     // The controllers of the former annotation do not need an IngressClass.
     if object["metadata"]["annotations"][INGRESS_CLASS_ANNOTATION].is_string() {
@@ -108,9 +108,9 @@ fn autoscaler(object: &Value) -> Option<String> {
     ))
 }
 
-fn lost_node(object: &Value, facts: &Facts) -> Option<String> {
+fn unavailable_node(object: &Value, facts: &ReportFacts) -> Option<String> {
     let node = text(object, "/spec/nodeName");
-    let why = facts.lost_nodes.get(node)?;
+    let why = facts.unavailable_nodes.get(node)?;
     Some(format!("its node {node} {why}"))
 }
 

@@ -12,7 +12,7 @@ pub(super) const LONGEST_TEXT: usize = 2048;
 
 /// What was read from the cluster about a release.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct ReportFacts {
     /// The kind of the custom resource.
     pub kind: GroupKind,
     /// The custom resource.
@@ -26,7 +26,7 @@ pub struct Facts {
     /// Events about any of them, or about the custom resource.
     pub events: Vec<Value>,
     /// Nodes that are not ready or do not exist, with the reason.
-    pub lost_nodes: BTreeMap<String, String>,
+    pub unavailable_nodes: BTreeMap<String, String>,
     /// `None`: not needed, or they could not be read.
     pub ingress_classes: Option<IngressClasses>,
     /// The template of each member, if the chart was rendered for the report.
@@ -37,17 +37,17 @@ pub struct Facts {
     pub named_release: Option<ObjectId>,
 }
 
-impl Facts {
+impl ReportFacts {
     /// The facts of a custom resource of this kind, without anything about its members.
     pub fn new(kind: GroupKind, resource: Value) -> Self {
-        Facts {
+        ReportFacts {
             kind,
             resource,
             status_manager: String::new(),
             unlisted: Vec::new(),
             objects: Vec::new(),
             events: Vec::new(),
-            lost_nodes: BTreeMap::new(),
+            unavailable_nodes: BTreeMap::new(),
             ingress_classes: None,
             templates: BTreeMap::new(),
             unread: Vec::new(),

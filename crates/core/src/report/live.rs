@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::facts::{Facts, Unread};
+use super::facts::{ReportFacts, Unread};
 use crate::identity::{GroupKind, ObjectId};
 use crate::status::conditions::cut;
 
@@ -22,7 +22,7 @@ pub(super) struct LiveObjects<'f> {
 }
 
 impl<'f> LiveObjects<'f> {
-    pub(super) fn of(facts: &'f Facts) -> Self {
+    pub(super) fn of(facts: &'f ReportFacts) -> Self {
         let mut objects = LiveObjects {
             by_id: HashMap::new(),
             owned: HashMap::new(),

@@ -1,6 +1,6 @@
 //! Everything that is known of one release, for people and programs: one model for `explain`, `tree` and the page.
 //!
-//! [`Facts`] is what was read from the cluster, [`ReleaseReport`] what it means. Each text in both comes from a client of the API server:
+//! [`ReportFacts`] is what was read from the cluster, [`ReleaseReport`] what it means. Each text in both comes from a client of the API server:
 //! it is not trusted, may contain control characters, and is cut to [`LONGEST_TEXT`].
 
 mod cause;
@@ -21,10 +21,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub use cause::Cause;
-pub use facts::{Facts, IngressClasses, Unread};
+pub use facts::{IngressClasses, ReportFacts, Unread};
 pub use live::id_of;
 pub use next::NextStep;
-pub use tree::{HookNode, Node, NodeHealth, Wave};
+pub use tree::{HookNode, NodeHealth, ObjectNode, Wave};
 
 use crate::identity::GroupKind;
 use crate::record::Record;
@@ -76,7 +76,7 @@ pub struct ReleaseReport {
 
 impl ReleaseReport {
     /// Builds the report. `now` decides about pods that cannot be scheduled, and about the next attempt.
-    pub fn of(facts: &Facts, now: Timestamp) -> Self {
+    pub fn of(facts: &ReportFacts, now: Timestamp) -> Self {
         let status = &facts.resource["status"];
         let record = Record::from_status(status, None).into_record();
         let all = conditions::of(status);

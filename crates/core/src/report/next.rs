@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::facts::{Facts, LONGEST_TEXT};
+use super::facts::{LONGEST_TEXT, ReportFacts};
 use super::live::{list, text};
 use super::member;
 use super::tree::HookNode;
@@ -27,7 +27,7 @@ pub struct NextStep {
 
 impl NextStep {
     pub(super) fn of(
-        facts: &Facts,
+        facts: &ReportFacts,
         summary: &ReleaseSummary,
         all: &[Condition],
         hooks: &[HookNode],
@@ -90,7 +90,7 @@ fn awaited(summary: &ReleaseSummary, hooks: &[HookNode]) -> String {
 }
 
 /// The time of the next attempt, by the last write of the status and the number of failures. A time that is over is not returned.
-fn attempt(facts: &Facts, failures: u32, now: Timestamp) -> Option<Timestamp> {
+fn attempt(facts: &ReportFacts, failures: u32, now: Timestamp) -> Option<Timestamp> {
     let is_ours = |entry: &&Value| text(entry, "/manager") == facts.status_manager;
     let times = list(&facts.resource, "/metadata/managedFields").filter(is_ours);
     let last = times

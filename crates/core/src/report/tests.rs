@@ -43,16 +43,16 @@ fn object(api: &str, kind: &str, name: &str, owner: Option<&str>, more: &Value) 
     object
 }
 
-fn facts(resource: Value, objects: Vec<Value>) -> Facts {
-    Facts {
+fn facts(resource: Value, objects: Vec<Value>) -> ReportFacts {
+    ReportFacts {
         status_manager: "chartwright-status".into(),
         objects,
-        ..Facts::new(GroupKind::new("example.com", "Web"), resource)
+        ..ReportFacts::new(GroupKind::new("example.com", "Web"), resource)
     }
 }
 
 /// The first cause: member, object and message.
-fn first(facts: &Facts) -> String {
+fn first(facts: &ReportFacts) -> String {
     let report = ReleaseReport::of(facts, now());
     let Some(cause) = report.causes.first() else {
         return "none".to_owned();
@@ -77,7 +77,7 @@ fn deployment(pod: &Value) -> Vec<Value> {
     ]
 }
 
-fn deployment_facts(pod: &Value) -> Facts {
+fn deployment_facts(pod: &Value) -> ReportFacts {
     let members = [("apps", "Deployment", "web")];
     facts(
         resource("Progressing", "Deployment web: 0 of 1", &members),
@@ -121,7 +121,7 @@ fn a_pod_explains_its_workload() {
     ] {
         let mut facts = deployment_facts(&pod);
         facts.events.extend(event);
-        facts.lost_nodes = [("n1".to_owned(), "is not ready".to_owned())].into();
+        facts.unavailable_nodes = [("n1".to_owned(), "is not ready".to_owned())].into();
         let shown = first(&facts);
         assert!(
             shown.starts_with("web/web-1-a: ") && shown.ends_with(expected),
@@ -338,7 +338,7 @@ fn what_health_does_not_show_is_found() {
             "web/: it is suspended (spec.suspend): it starts no pods",
         ),
     ] {
-        let facts = Facts {
+        let facts = ReportFacts {
             ingress_classes: Some(IngressClasses {
                 names: vec!["nginx".into()],
                 has_default: false,
@@ -440,7 +440,7 @@ fn owners_in_a_cycle_and_hostile_facts_make_no_panic() {
         json!({"metadata": 1, "status": "x"}),
         json!({"status": {"inventory": 5}}),
     ] {
-        let facts = Facts {
+        let facts = ReportFacts {
             events: vec![odd.clone()],
             ..facts(odd.clone(), vec![odd])
         };

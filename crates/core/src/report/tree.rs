@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::facts::{Facts, LONGEST_TEXT};
+use super::facts::{LONGEST_TEXT, ReportFacts};
 use super::live::{LiveObjects, id_of, list, text};
 use super::reads;
 use super::trouble::Trouble;
@@ -25,7 +25,7 @@ const CHILDREN: usize = 20;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Wave {
     pub wave: i32,
-    pub members: Vec<Node>,
+    pub members: Vec<ObjectNode>,
 }
 
 /// A hook with what it owns.
@@ -34,12 +34,12 @@ pub struct HookNode {
     #[serde(flatten)]
     pub run: HookRun,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub children: Vec<Node>,
+    pub children: Vec<ObjectNode>,
 }
 
 /// An object of a release.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Node {
+pub struct ObjectNode {
     #[serde(flatten)]
     pub id: ObjectId,
     pub health: NodeHealth,
@@ -51,7 +51,7 @@ pub struct Node {
     pub since: Option<String>,
     /// What it owns. Of a pod: the claims that it waits for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub children: Vec<Node>,
+    pub children: Vec<ObjectNode>,
     /// Number of children that are not listed.
     #[serde(skip_serializing_if = "crate::serde_helpers::is_default")]
     pub more: usize,
@@ -102,13 +102,13 @@ pub(super) struct Forest {
 }
 
 impl Forest {
-    pub(super) fn of(record: &Record, facts: &Facts, now: Timestamp) -> Self {
+    pub(super) fn of(record: &Record, facts: &ReportFacts, now: Timestamp) -> Self {
         let grower = Grower {
             objects: &LiveObjects::of(facts),
             facts,
             now,
         };
-        let mut waves: BTreeMap<i32, Vec<Node>> = BTreeMap::new();
+        let mut waves: BTreeMap<i32, Vec<ObjectNode>> = BTreeMap::new();
         let listed = record
             .entries
             .iter()
@@ -124,7 +124,7 @@ impl Forest {
         }
     }
 
-    pub(super) fn members(&self) -> impl Iterator<Item = &Node> {
+    pub(super) fn members(&self) -> impl Iterator<Item = &ObjectNode> {
         self.waves.iter().flat_map(|wave| &wave.members)
     }
 }
@@ -133,12 +133,12 @@ impl Forest {
 #[derive(Clone, Copy)]
 struct Grower<'f> {
     objects: &'f LiveObjects<'f>,
-    facts: &'f Facts,
+    facts: &'f ReportFacts,
     now: Timestamp,
 }
 
 impl Grower<'_> {
-    fn member(&self, id: &ObjectId, is_finished: bool) -> Node {
+    fn member(&self, id: &ObjectId, is_finished: bool) -> ObjectNode {
         match (self.objects.get(id), self.objects.unread(id)) {
             (Some(object), _) => self.node(object, DEEPEST),
             (None, _) if reads::is_secret(&id.group_kind) => leaf(id, NodeHealth::Unknown, "Secrets are not read"),
@@ -160,14 +160,14 @@ impl Grower<'_> {
         }
     }
 
-    fn node(&self, object: &Value, depth: usize) -> Node {
+    fn node(&self, object: &Value, depth: usize) -> ObjectNode {
         let id = id_of(object);
         let (children, more) = match depth {
             0 => (Vec::new(), 0),
             _ => self.children(object, depth - 1),
         };
         let trouble = Trouble::of(&id, object, self.objects, self.facts, self.now);
-        Node {
+        ObjectNode {
             id,
             health: trouble.health,
             message: cut(&trouble.message, LONGEST_TEXT),
@@ -179,7 +179,7 @@ impl Grower<'_> {
     }
 
     /// What an object owns, the unhealthy first, and the number of children that are left out.
-    fn children(&self, object: &Value, depth: usize) -> (Vec<Node>, usize) {
+    fn children(&self, object: &Value, depth: usize) -> (Vec<ObjectNode>, usize) {
         let is_cron_job = object["kind"] == "CronJob";
         let mut owned: Vec<&Value> = self.objects.owned_by(object).to_vec();
         owned.retain(|child| !is_spent(child));
@@ -194,7 +194,7 @@ impl Grower<'_> {
         // Of other workloads, an ended pod was replaced by another one.
         let is_replaced = |child: &Value| !is_job && child["status"]["phase"] == "Failed";
         let claims = self.claims(object);
-        let mut children: Vec<(bool, Node)> = owned
+        let mut children: Vec<(bool, ObjectNode)> = owned
             .into_iter()
             .chain(claims)
             .map(|child| (is_replaced(child), self.node(child, depth)))
@@ -221,8 +221,8 @@ impl Grower<'_> {
     }
 }
 
-fn leaf(id: &ObjectId, health: NodeHealth, message: &str) -> Node {
-    Node {
+fn leaf(id: &ObjectId, health: NodeHealth, message: &str) -> ObjectNode {
+    ObjectNode {
         id: id.clone(),
         health,
         message: cut(message, LONGEST_TEXT),

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::facts::Facts;
+use super::facts::ReportFacts;
 use super::live::{LiveObjects, list, text};
 use super::tree::NodeHealth;
 use super::{checks, rollout};
@@ -23,7 +23,13 @@ pub(super) struct Trouble {
 const OF_CLAIMS: [&str; 3] = ["FailedBinding", "ProvisioningFailed", "WaitForFirstConsumer"];
 
 impl Trouble {
-    pub(super) fn of(id: &ObjectId, object: &Value, objects: &LiveObjects<'_>, facts: &Facts, now: Timestamp) -> Self {
+    pub(super) fn of(
+        id: &ObjectId,
+        object: &Value,
+        objects: &LiveObjects<'_>,
+        facts: &ReportFacts,
+        now: Timestamp,
+    ) -> Self {
         let found = health::health(&id.group_kind, object, now);
         let problem = || checks::problem(id, object, objects, facts);
         let stuck = rollout::stuck(id, object, objects);

@@ -32,11 +32,11 @@ const OUTDATED: Found<'static> = Found {
 fn turn(found: Found<'_>) -> String {
     let turn = found.turn(at(9));
     let is_concerned = concerns(found.part, found.done_for, found.inputs);
-    assert!(is_concerned || turn == Turn::UpToDate, "{found:?}");
+    assert!(is_concerned || turn == RolloutTurn::UpToDate, "{found:?}");
     match turn {
-        Turn::UpToDate => "up to date".to_owned(),
-        Turn::Now(part) => format!("now {:?} {} {}", part.state, part.since.as_second(), part.counts),
-        Turn::Queued(part) => format!("queued {:?} {} {}", part.state, part.since.as_second(), part.counts),
+        RolloutTurn::UpToDate => "up to date".to_owned(),
+        RolloutTurn::Now(part) => format!("now {:?} {} {}", part.state, part.since.as_second(), part.counts),
+        RolloutTurn::Queued(part) => format!("queued {:?} {} {}", part.state, part.since.as_second(), part.counts),
     }
 }
 
@@ -132,14 +132,14 @@ fn who_has_begun_goes_on() {
 fn how_a_reconcile_ends_decides_the_state() {
     use RolloutState::{Failed, InFlight};
     for (state, ended, second, expected) in [
-        (InFlight, Ended::Ready, 1, None),
-        (Failed, Ended::Ready, 1, None),
-        (InFlight, Ended::Failed, 1, Some((Failed, 1))),
-        (Failed, Ended::Failed, 1, Some((Failed, 0))),
-        (InFlight, Ended::NotReady, 299, Some((InFlight, 0))),
-        (InFlight, Ended::NotReady, 300, Some((Failed, 300))),
-        (InFlight, Ended::Unfinished, 900, Some((InFlight, 0))),
-        (Failed, Ended::NotReady, 1, Some((Failed, 0))),
+        (InFlight, ReconcileEnd::Ready, 1, None),
+        (Failed, ReconcileEnd::Ready, 1, None),
+        (InFlight, ReconcileEnd::Failed, 1, Some((Failed, 1))),
+        (Failed, ReconcileEnd::Failed, 1, Some((Failed, 0))),
+        (InFlight, ReconcileEnd::NotReady, 299, Some((InFlight, 0))),
+        (InFlight, ReconcileEnd::NotReady, 300, Some((Failed, 300))),
+        (InFlight, ReconcileEnd::Unfinished, 900, Some((InFlight, 0))),
+        (Failed, ReconcileEnd::NotReady, 1, Some((Failed, 0))),
     ] {
         let after = part(state, "new.spec", true).after(ended, TIMEOUT, at(second));
         let after = after.map(|part| (part.state, part.since.as_second()));
@@ -202,21 +202,25 @@ impl Fleet {
         };
         let before = self.rollout.counts();
         let part = match found.turn(at(0)) {
-            Turn::UpToDate => None,
-            Turn::Now(part) => Some(part),
-            Turn::Queued(part) if self.rollout.admit(&key) => {
+            RolloutTurn::UpToDate => None,
+            RolloutTurn::Now(part) => Some(part),
+            RolloutTurn::Queued(part) if self.rollout.admit(&key) => {
                 let has_room = before.in_flight < self.limits.max_in_flight && before.failed < self.limits.max_failed;
                 assert!(has_room, "{before:?}");
                 Some(part)
             }
-            Turn::Queued(part) => {
+            RolloutTurn::Queued(part) => {
                 let state = RolloutState::Waiting;
                 self.parts[key] = Some(ReleaseRollout { state, ..part });
                 return true;
             }
         };
-        let ended = if fails(key) { Ended::Failed } else { Ended::Ready };
-        if ended == Ended::Ready {
+        let ended = if fails(key) {
+            ReconcileEnd::Failed
+        } else {
+            ReconcileEnd::Ready
+        };
+        if ended == ReconcileEnd::Ready {
             self.done[key] = now;
         }
         self.parts[key] = part.and_then(|part| part.after(ended, TIMEOUT, at(0)));

@@ -8,11 +8,11 @@ use serde::de::{self, Deserializer, Error as _, Visitor};
 use serde::{Deserialize, Serialize, forward_to_deserialize_any};
 use serde_json::Value;
 
-use crate::hooks::Progress;
+use crate::hooks::HookProgress;
 use crate::leader::Elected;
 use crate::plans::{Plan, PlanWork};
 use crate::record::entry::Entry;
-use crate::record::history::{Attempt, Fallback, History};
+use crate::record::history::{Fallback, History, UpgradeAttempt};
 use crate::record::remediation::Remedied;
 use crate::record::requests::Request;
 use crate::rollout::ReleaseRollout;
@@ -41,8 +41,8 @@ pub struct Status {
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
     /// The [hooks](annotations.md#hooks) that run or ran last.
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "Progress::is_empty")]
-    pub hooks: Progress,
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "HookProgress::is_empty")]
+    pub hooks: HookProgress,
     /// The last 10 revisions, as `chartwright history` lists them.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "History::is_empty")]
     pub history: History,
@@ -133,7 +133,7 @@ pub struct ReleaseStatus {
     pub upgrading: bool,
     /// The upgrade in progress, if the watch has `onFailure`.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<Box<Attempt>>,
+    pub attempt: Option<Box<UpgradeAttempt>>,
     /// What runs instead of what the CR requests: an earlier revision, or a stopped upgrade.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Box<Fallback>>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use go_template::commands::{self, Command, Word};
+use go_template::commands::{self, TemplateCommand, Word};
 use regex::Regex;
 
 use crate::pattern;
@@ -15,7 +15,7 @@ const GETTERS: [&str; 6] = ["index", "get", "hasKey", "set", "unset", "required"
 
 /// What is read.
 #[derive(Debug, Default)]
-pub struct Reads {
+pub struct ValueReads {
     /// All of them: they are passed on completely.
     everything: bool,
     /// What lies there, and all below.
@@ -23,10 +23,10 @@ pub struct Reads {
     /// Words in Handlebars templates, each of which may be a name.
     words: BTreeSet<String>,
 }
-impl Reads {
+impl ValueReads {
     /// What a chart reads. `None` if a template can't be parsed.
     pub fn of(chart: &Chart) -> Option<Self> {
-        let mut reads = Reads::default();
+        let mut reads = ValueReads::default();
         reads.add_chart(chart, true)?;
         for dependency in &chart.metadata.dependencies {
             for condition in dependency.condition.split(',') {
@@ -66,7 +66,7 @@ impl Reads {
         }
         for command in commands::commands(&file.name, &file.data).ok()? {
             let is_global = |path: &Vec<String>| path.first().is_some_and(|first| first == "global");
-            let mut found = Reads::default();
+            let mut found = ValueReads::default();
             found.add_command(&command);
             if !is_root && !command.is_defined {
                 found.everything = false;
@@ -78,7 +78,7 @@ impl Reads {
         Some(())
     }
 
-    fn add_command(&mut self, command: &Command) {
+    fn add_command(&mut self, command: &TemplateCommand) {
         for (at, word) in command.words.iter().enumerate() {
             match word {
                 Word::Path(names) => {
@@ -163,8 +163,8 @@ fn keys(words: &[Word], at: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn reads(template: &str) -> Reads {
-        let mut reads = Reads::default();
+    fn reads(template: &str) -> ValueReads {
+        let mut reads = ValueReads::default();
         let file = File {
             name: "templates/a.yaml".to_owned(),
             data: template.into(),

@@ -6,7 +6,7 @@ use crate::text::escape;
 use crate::text::format::{sprint, sprintln};
 use crate::text::printf::sprintf;
 use crate::value::compare;
-use crate::value::{List, ListKind, Map, MapKind, Named, Value};
+use crate::value::{List, ListKind, Map, MapKind, NamedType, Value};
 
 /// A built-in function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -212,7 +212,7 @@ pub(crate) fn element_of(list: &List, element: Value) -> Reflected {
 pub(crate) fn entry_of(map: &Map, entry: Option<Value>) -> Reflected {
     match (map.kind, entry) {
         (MapKind::String, entry) => Reflected::concrete(entry.unwrap_or_else(|| Value::string(""))),
-        (MapKind::Named(Named { of_bytes: true, .. }), entry) => Reflected::concrete(match entry {
+        (MapKind::Named(NamedType { of_bytes: true, .. }), entry) => Reflected::concrete(match entry {
             Some(Value::String(data)) => Value::bytes(data.as_bytes()),
             entry => entry.unwrap_or_else(|| Value::List(List::nil(ListKind::Bytes))),
         }),

@@ -5,7 +5,7 @@ use super::{ExecFailure, ExecState, Reflected};
 use crate::exec::builtins::entry_of;
 use crate::func::{CallError, Param};
 use crate::host::{Host, MissingKey};
-use crate::syntax::ast::{Operand, Span, TemplateSource};
+use crate::syntax::ast::{Operand, TemplateSource, TextSpan};
 use crate::text::quote::quote_go;
 use crate::value::{Map, MapKind, Value};
 
@@ -22,7 +22,7 @@ pub(super) struct FieldAccess<'a, 'd> {
     pub(super) args: &'a [Operand],
     pub(super) last: Option<Reflected>,
     /// The name that follows in the same chain.
-    pub(super) next: Option<Span>,
+    pub(super) next: Option<TextSpan>,
 }
 
 impl<'a> FieldAccess<'a, '_> {
@@ -135,7 +135,12 @@ fn no_field(place: &ExecPlace<'_>, receiver: &Reflected, name: &str) -> ExecFail
 /// The entry below `value` by these names, if there are but maps on the way, no methods, and all have the key: by far
 /// the commonest case, and the maps need not be cloned.
 #[inline]
-pub(super) fn entry_at(source: &TemplateSource, value: &Value, final_name: Span, names: &[Span]) -> Option<Reflected> {
+pub(super) fn entry_at(
+    source: &TemplateSource,
+    value: &Value,
+    final_name: TextSpan,
+    names: &[TextSpan],
+) -> Option<Reflected> {
     let Value::Map(map) = value else { return None };
     let span = names.first().map_or(final_name, |name| *name);
     let name = source.bytes(span);

@@ -5,7 +5,7 @@ use super::place::{CurrentNode, ExecPlace};
 use super::{ExecFailure, ExecState, Reflected};
 use crate::host::Host;
 use crate::syntax::arena::PartId;
-use crate::syntax::ast::{Chain, Command, Operand, Path, Pipe, Span};
+use crate::syntax::ast::{Chain, CommandNode, Operand, Path, Pipe, TextSpan};
 use crate::text::number::Constant;
 use crate::value::Value;
 
@@ -40,7 +40,7 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
     fn eval_command(
         &mut self,
         dot: &Reflected,
-        command: &'a Command,
+        command: &'a CommandNode,
         last: Option<Reflected>,
     ) -> Result<Reflected, ExecFailure> {
         let source = self.place.source();
@@ -158,7 +158,7 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
         dot: &Reflected,
         receiver: &Reflected,
         operand: &'a Operand,
-        names: &'a [Span],
+        names: &'a [TextSpan],
         args: &'a [Operand],
         last: Option<Reflected>,
     ) -> Result<Reflected, ExecFailure> {

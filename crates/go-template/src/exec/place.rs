@@ -1,8 +1,8 @@
 //! The place of an execution in its templates: where names are read from, and where errors are reported.
 
 use super::ExecFailure;
-use crate::error::{ExecError, Place};
-use crate::syntax::ast::{Command, Operand, Pipe, Span, TemplateNode, TemplateSource, Tree};
+use crate::error::{ExecError, ExecutionPlace};
+use crate::syntax::ast::{CommandNode, Operand, Pipe, TemplateNode, TemplateSource, TextSpan, Tree};
 
 /// The current node.
 #[derive(Clone, Copy)]
@@ -10,7 +10,7 @@ pub(super) enum CurrentNode<'a> {
     Start,
     TemplateNode(&'a TemplateNode),
     Pipe(&'a Pipe),
-    Command(&'a Command),
+    Command(&'a CommandNode),
     Operand(&'a Operand),
 }
 
@@ -30,7 +30,7 @@ impl<'a> ExecPlace<'a> {
 
     /// The bytes of a name in the executing template.
     #[inline]
-    pub(super) fn name(&self, name: Span) -> &'a [u8] {
+    pub(super) fn name(&self, name: TextSpan) -> &'a [u8] {
         self.source().bytes(name)
     }
 
@@ -63,7 +63,7 @@ impl<'a> ExecPlace<'a> {
         };
         let (line, column) = self.tree.line_and_column(pos);
         let (file, executing) = (self.tree.parse_name().to_owned(), self.tree.name().to_owned());
-        let place = Place {
+        let place = ExecutionPlace {
             file,
             line,
             column,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::func::{CallError, Func, Param};
 use super::super::host::Plain;
 use super::super::meter::Meter;
-use super::super::value::{MapKind, Named, Object, Str};
+use super::super::value::{MapKind, NamedType, Object, Str};
 use super::tests::data;
 use super::*;
 
@@ -51,7 +51,7 @@ impl Host for Charts {
     }
 }
 
-static VALUES: Named = Named {
+static VALUES: NamedType = NamedType {
     name: "common.Values",
     of_bytes: false,
     methods: &[("AsMap", &[]), ("Table", &[Param::String])],

@@ -2,7 +2,7 @@
 
 use super::place::ExecPlace;
 use super::{ExecFailure, Reflected};
-use crate::syntax::ast::Span;
+use crate::syntax::ast::TextSpan;
 
 /// The variables in the order in which they were declared.
 pub(super) struct VariableStack<'a> {
@@ -51,7 +51,7 @@ impl<'a> VariableStack<'a> {
     }
 
     #[inline]
-    pub(super) fn get(&self, place: &ExecPlace<'_>, name: Span) -> Result<&Reflected, ExecFailure> {
+    pub(super) fn get(&self, place: &ExecPlace<'_>, name: TextSpan) -> Result<&Reflected, ExecFailure> {
         let name = place.name(name);
         let visible = self.variables.get(self.base..).unwrap_or_default();
         match visible.iter().rev().find(|(known, _)| *known == name) {
@@ -62,7 +62,12 @@ impl<'a> VariableStack<'a> {
 
     /// Sets the innermost variable of that name.
     #[inline]
-    pub(super) fn assign(&mut self, place: &ExecPlace<'_>, name: Span, value: Reflected) -> Result<(), ExecFailure> {
+    pub(super) fn assign(
+        &mut self,
+        place: &ExecPlace<'_>,
+        name: TextSpan,
+        value: Reflected,
+    ) -> Result<(), ExecFailure> {
         let name = place.name(name);
         let visible = self.variables.get_mut(self.base..).unwrap_or_default();
         match visible.iter_mut().rev().find(|(known, _)| *known == name) {

@@ -7,7 +7,7 @@ use crate::exec::builtins::{element_of, entry_of};
 use crate::host::Host;
 use crate::meter::{ELEMENT, Meter};
 use crate::syntax::arena::{PartId, Run};
-use crate::syntax::ast::{Branch, Invocation, Pipe, Span, TemplateNode};
+use crate::syntax::ast::{Branch, Invocation, Pipe, TemplateNode, TextSpan};
 use crate::text::format::print_into;
 use crate::text::quote::quote_go;
 use crate::value::Value;
@@ -32,7 +32,7 @@ impl<'a, C: Host> ExecState<'a, '_, C> {
                     self.host.copy(&self.place, source.slice(*from, *to))?;
                     Flow::Next
                 }
-                TemplateNode::Constant(Span(from, length)) => {
+                TemplateNode::Constant(TextSpan(from, length)) => {
                     let text = source.slice(from + 1, (from + length).saturating_sub(1));
                     self.host.copy(&self.place, text)?;
                     Flow::Next

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::syntax::ast::{Branch, Chain, Command, Invocation, Operand, Pipe, Span, TemplateNode};
+use crate::syntax::ast::{Branch, Chain, CommandNode, Invocation, Operand, Pipe, TemplateNode, TextSpan};
 use crate::text::number::Constant;
 use crate::value::Str;
 
@@ -71,10 +71,10 @@ arena! {
     branches: Branch,
     invocations: Invocation,
     pipes: Pipe,
-    commands: Command,
+    commands: CommandNode,
     operands: Operand,
     chains: Chain,
-    names: Span,
+    names: TextSpan,
     strings: Str,
     numbers: Constant,
 }
@@ -175,7 +175,11 @@ mod tests {
     /// The types of which a chart with one megabyte of templates has many.
     #[test]
     fn parts_are_small() {
-        let sizes = [size_of::<TemplateNode>(), size_of::<Command>(), size_of::<Operand>()];
+        let sizes = [
+            size_of::<TemplateNode>(),
+            size_of::<CommandNode>(),
+            size_of::<Operand>(),
+        ];
         assert_eq!(sizes, [20, 12, 16]);
     }
 }

@@ -16,16 +16,16 @@ pub(crate) type Pos = u32;
 /// A part of the parsed text: where it starts, and its length in bytes. Names are kept so, since a chart has a hundred
 /// thousand of them.
 #[derive(Clone, Copy)]
-pub(crate) struct Span(pub(crate) Pos, pub(crate) u32);
+pub(crate) struct TextSpan(pub(crate) Pos, pub(crate) u32);
 
 /// One parsed template: a file's text without its definitions, or one definition.
 pub struct Tree {
     pub(crate) source: Arc<TemplateSource>,
-    pub(crate) definition: Definition,
+    pub(crate) definition: TemplateDefinition,
 }
 
 /// A template as it lies in the arena of its text.
-pub(crate) struct Definition {
+pub(crate) struct TemplateDefinition {
     pub(crate) name: Box<str>,
     pub(crate) root: Run<TemplateNode>,
     /// Whether there is nothing but white space and comments.
@@ -44,7 +44,7 @@ pub(crate) enum TemplateNode {
     /// From and to where in the source.
     Text(Pos, Pos),
     /// An action that is a string constant whose text stands between its quotes as it is meant.
-    Constant(Span),
+    Constant(TextSpan),
     Action(Pipe),
     If(PartId<Branch>),
     With(PartId<Branch>),
@@ -72,7 +72,7 @@ pub(crate) struct Invocation {
 pub(crate) struct Pipe {
     pub(crate) pos: Pos,
     pub(crate) decl: Declaration,
-    pub(crate) commands: Run<Command>,
+    pub(crate) commands: Run<CommandNode>,
 }
 
 /// The variables before `:=` or `=`: at most two names, kept in less than a [`Run`] takes.
@@ -85,7 +85,7 @@ pub(crate) struct Declaration {
 }
 
 /// A function, field or operand with its arguments; never empty.
-pub(crate) struct Command {
+pub(crate) struct CommandNode {
     pub(crate) pos: Pos,
     pub(crate) operands: Run<Operand>,
 }
@@ -103,14 +103,14 @@ pub(crate) enum Operand {
     Dot(Pos),
     Nil(Pos),
     /// As written, and in all the types that it fits.
-    Number(Span, PartId<Constant>),
+    Number(TextSpan, PartId<Constant>),
     /// As written and as meant.
-    String(Span, PartId<Str>),
+    String(TextSpan, PartId<Str>),
 }
 
 /// A function's name.
 pub(crate) struct Identifier {
-    pub(crate) name: Span,
+    pub(crate) name: TextSpan,
     pub(crate) builtin: Option<Builtin>,
     /// A cache of the last lookup: the table's id (high bits) and 1 + the function's index in it (low bits, 0: not in
     /// the table).
@@ -125,14 +125,14 @@ const INDEX_BITS: u32 = 12;
 pub(crate) struct Path {
     /// The position in errors.
     pub(crate) pos: Pos,
-    pub(crate) names: Run<Span>,
+    pub(crate) names: Run<TextSpan>,
 }
 
 /// `(pipeline).a.b` or `function.a.b`.
 pub(crate) struct Chain {
     pub(crate) pos: Pos,
     pub(crate) operand: Operand,
-    pub(crate) fields: Run<Span>,
+    pub(crate) fields: Run<TextSpan>,
 }
 
 impl Tree {
@@ -192,18 +192,18 @@ impl TemplateSource {
         self.text.get(from as usize..to as usize).unwrap_or_default()
     }
 
-    pub(crate) fn bytes(&self, Span(from, length): Span) -> &[u8] {
+    pub(crate) fn bytes(&self, TextSpan(from, length): TextSpan) -> &[u8] {
         self.slice(from, from + length)
     }
 
     /// A name or number: the lexer takes them only if they are UTF-8.
-    pub(crate) fn text(&self, span: Span) -> &str {
+    pub(crate) fn text(&self, span: TextSpan) -> &str {
         std::str::from_utf8(self.bytes(span)).unwrap_or_default()
     }
 }
 
 impl Identifier {
-    pub(crate) fn new(name: Span, builtin: Option<Builtin>) -> Self {
+    pub(crate) fn new(name: TextSpan, builtin: Option<Builtin>) -> Self {
         Identifier {
             name,
             builtin,
@@ -233,7 +233,7 @@ impl TemplateNode {
     pub(crate) fn pos(&self, source: &TemplateSource) -> Pos {
         match self {
             TemplateNode::Text(pos, _)
-            | TemplateNode::Constant(Span(pos, _))
+            | TemplateNode::Constant(TextSpan(pos, _))
             | TemplateNode::Break(pos)
             | TemplateNode::Continue(pos) => *pos,
             TemplateNode::Action(pipe) => pipe.pos,
@@ -318,7 +318,7 @@ impl Pipe {
 
 impl Declaration {
     /// Of two names at most.
-    pub(crate) fn new(names: Run<Span>, is_assign: bool) -> Self {
+    pub(crate) fn new(names: Run<TextSpan>, is_assign: bool) -> Self {
         Declaration {
             first: names.first(),
             count: names.count() as u8,
@@ -330,12 +330,12 @@ impl Declaration {
         self.count == 0
     }
 
-    pub(crate) fn names(self) -> Run<Span> {
+    pub(crate) fn names(self) -> Run<TextSpan> {
         Run::new(self.first, u32::from(self.count))
     }
 }
 
-impl Command {
+impl CommandNode {
     pub(crate) fn write(&self, source: &TemplateSource, out: &mut String) {
         for (i, operand) in source.all(self.operands).iter().enumerate() {
             if i > 0 {
@@ -354,7 +354,7 @@ impl Operand {
             Operand::Chain(chain) => source.one(*chain).pos,
             Operand::Pipe(pipe) => source.one(*pipe).pos,
             Operand::Bool(pos, _) | Operand::Dot(pos) | Operand::Nil(pos) => *pos,
-            Operand::Number(Span(pos, _), _) | Operand::String(Span(pos, _), _) => *pos,
+            Operand::Number(TextSpan(pos, _), _) | Operand::String(TextSpan(pos, _), _) => *pos,
         }
     }
 
@@ -401,7 +401,7 @@ impl Operand {
     }
 }
 
-fn write_fields(names: &[Span], source: &TemplateSource, out: &mut String) {
+fn write_fields(names: &[TextSpan], source: &TemplateSource, out: &mut String) {
     for name in names {
         out.push('.');
         out.push_str(source.text(*name));

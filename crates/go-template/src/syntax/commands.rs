@@ -2,13 +2,13 @@
 
 use crate::error::ParseError;
 use crate::syntax::arena::{PartId, Run};
-use crate::syntax::ast::{Branch, Chain, Command as Parsed, Operand, Pipe, Pos, Span, TemplateNode, TemplateSource};
+use crate::syntax::ast::{Branch, Chain, CommandNode, Operand, Pipe, Pos, TemplateNode, TemplateSource, TextSpan};
 use crate::syntax::parser;
 use crate::value::Str;
 
 /// A function, field or operand with its arguments. A parenthesized pipeline is a separate command in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct TemplateCommand {
     /// Counted from 1.
     pub line: usize,
     /// In bytes, counted from 0.
@@ -19,7 +19,7 @@ pub struct Command {
     pub words: Vec<Word>,
 }
 
-/// A part of a [`Command`].
+/// A part of a [`TemplateCommand`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     /// A function's name.
@@ -51,7 +51,7 @@ pub struct Guard {
     /// The text stands behind its `else`.
     pub is_else: bool,
     /// The commands of its condition, in no particular order.
-    pub commands: Vec<Command>,
+    pub commands: Vec<TemplateCommand>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub fn pieces(name: &str, text: &Str) -> Result<Vec<Piece>, ParseError> {
 ///
 /// # Errors
 /// A text that is not a valid template.
-pub fn commands(name: &str, text: &Str) -> Result<Vec<Command>, ParseError> {
+pub fn commands(name: &str, text: &Str) -> Result<Vec<TemplateCommand>, ParseError> {
     let mut found = Vec::new();
     walk(name, text, &mut found, None)?;
     Ok(found)
@@ -99,7 +99,7 @@ pub fn commands(name: &str, text: &Str) -> Result<Vec<Command>, ParseError> {
 fn walk(
     name: &str,
     text: &Str,
-    found: &mut Vec<Command>,
+    found: &mut Vec<TemplateCommand>,
     mut pieces: Option<&mut Vec<Piece>>,
 ) -> Result<(), ParseError> {
     // These two are functions only where a host defines them.
@@ -127,7 +127,7 @@ struct CommandWalk<'a> {
     source: &'a TemplateSource,
     lines: Vec<usize>,
     is_defined: bool,
-    found: &'a mut Vec<Command>,
+    found: &'a mut Vec<TemplateCommand>,
     /// Those around the current node.
     guards: Vec<Guard>,
     /// `None`: texts are not collected.
@@ -194,11 +194,11 @@ impl CommandWalk<'_> {
         }
     }
 
-    fn command(&mut self, command: &Parsed) {
+    fn command(&mut self, command: &CommandNode) {
         let operands = self.source.all(command.operands);
         let words = operands.iter().map(|operand| self.word(operand)).collect();
         let (line, column) = self.place(command.pos);
-        self.found.push(Command {
+        self.found.push(TemplateCommand {
             line,
             column,
             is_defined: self.is_defined,
@@ -223,7 +223,7 @@ impl CommandWalk<'_> {
                 let Chain { pos, operand, .. } = self.source.one(*chain);
                 let words = vec![self.word(operand)];
                 let (line, column) = self.place(*pos);
-                self.found.push(Command {
+                self.found.push(TemplateCommand {
                     line,
                     column,
                     is_defined: self.is_defined,
@@ -237,7 +237,7 @@ impl CommandWalk<'_> {
 
     /// The names of a path, also of one that is written `((.a).b).c`.
     fn path(&self, operand: &Operand) -> Option<Vec<String>> {
-        let names = |names: Run<Span>| {
+        let names = |names: Run<TextSpan>| {
             let names = self.source.all(names).iter();
             names.map(|name| self.source.text(*name).to_owned()).collect()
         };
@@ -276,7 +276,7 @@ mod tests {
 
     fn written(text: &str) -> Vec<String> {
         let found = commands("t", &text.into()).unwrap();
-        let words = |command: &Command| {
+        let words = |command: &TemplateCommand| {
             let words = command.words.iter().map(|word| match word {
                 Word::Function(name) => name.clone(),
                 Word::Path(names) if names.first().is_some_and(|name| name.starts_with('$')) => names.join("."),

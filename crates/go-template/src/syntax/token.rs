@@ -1,6 +1,6 @@
 //! The lexer's tokens.
 
-use crate::syntax::ast::{Pos, Span};
+use crate::syntax::ast::{Pos, TextSpan};
 use crate::text::quote::{quote_go, quote_go_prefix};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,8 +104,8 @@ impl Token {
 
     /// Its place in the source.
     #[inline]
-    pub(crate) fn span(self) -> Span {
-        Span(self.pos(), self.length())
+    pub(crate) fn span(self) -> TextSpan {
+        TextSpan(self.pos(), self.length())
     }
 
     /// As parse errors show it. `text` is the token's, `error` the lexer's reason, for an error token.

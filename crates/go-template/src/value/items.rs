@@ -4,17 +4,17 @@ use std::ops::Deref;
 
 use crate::value::memory;
 use crate::value::memory::holds_values;
-use crate::value::{Named, Value};
+use crate::value::{NamedType, Value};
 
 /// The elements of a slice. Nothing changes them.
 pub struct Items {
     elements: Vec<Value>,
     /// The type of a slice of kind [`ListKind::Named`](crate::ListKind::Named).
-    pub named: Option<&'static Named>,
+    pub named: Option<&'static NamedType>,
 }
 
 impl Items {
-    pub(crate) fn new(elements: Vec<Value>, named: Option<&'static Named>) -> Self {
+    pub(crate) fn new(elements: Vec<Value>, named: Option<&'static NamedType>) -> Self {
         Items { elements, named }
     }
 }

@@ -23,11 +23,11 @@ thread_local! {
     /// The number of open [`CycleScope`]s.
     static SCOPES: Cell<u32> = const { Cell::new(0) };
     /// Tables that were changed to hold other values. Only these can be part of a cycle.
-    static CHANGED: RefCell<Vec<Weak<Table>>> = const { RefCell::new(Vec::new()) };
+    static CHANGED: RefCell<Vec<Weak<MapTable>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The entries of a map. Reads and changes are recorded in [`crate::footprint`].
-pub struct Table {
+pub struct MapTable {
     entries: RefCell<Entries>,
     birth: Birth,
 }
@@ -75,19 +75,19 @@ fn release(part: DeferredPart) {
     set(depth);
 }
 
-impl From<Entries> for Table {
+impl From<Entries> for MapTable {
     fn from(entries: Entries) -> Self {
-        Table {
+        MapTable {
             entries: RefCell::new(entries),
             birth: Birth::now(),
         }
     }
 }
 
-impl Table {
+impl MapTable {
     /// A table that exists only in the current execution.
     pub fn local(entries: Entries) -> Self {
-        Table {
+        MapTable {
             entries: RefCell::new(entries),
             birth: Birth::local(),
         }
@@ -122,7 +122,7 @@ impl Table {
     }
 
     /// Sets a key.
-    pub fn insert(table: &Rc<Table>, key: Str, value: Value) {
+    pub fn insert(table: &Rc<MapTable>, key: Str, value: Value) {
         table.birth.changed();
         if holds_values(&value) && SCOPES.with(Cell::get) > 0 {
             CHANGED.with(|changed| changed.borrow_mut().push(Rc::downgrade(table)));
@@ -145,7 +145,7 @@ impl Table {
     }
 }
 
-impl Drop for Table {
+impl Drop for MapTable {
     fn drop(&mut self) {
         let entries = self.entries.get_mut();
         if entries.values().any(holds_values) {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 pub use entries::Entries;
 pub use items::Items;
-pub use memory::Table;
+pub use memory::MapTable;
 
 use super::func::Param;
 use super::meter::Meter;
@@ -79,7 +79,7 @@ pub enum ListKind {
 
 /// A named type of the host's, with methods.
 #[derive(Debug)]
-pub struct Named {
+pub struct NamedType {
     /// The output of `%T`.
     pub name: &'static str,
     /// For a map: whether its values are `[]uint8` rather than `interface {}`. They are stored as strings, which need
@@ -106,7 +106,7 @@ pub enum MapKind {
     /// `map[string]string`
     String,
     /// A named type of the host's
-    Named(&'static Named),
+    Named(&'static NamedType),
 }
 
 /// A map: a reference to shared entries. `entries` is `None` for a nil map.
@@ -115,7 +115,7 @@ pub struct Map {
     /// The static type.
     pub kind: MapKind,
     /// The shared entries.
-    pub entries: Option<Rc<Table>>,
+    pub entries: Option<Rc<MapTable>>,
 }
 
 /// A struct, or a pointer to one, as a template sees it. Implemented by the host's types.
@@ -294,7 +294,7 @@ impl List {
     }
 
     /// A slice of a named type.
-    pub fn named(named: &'static Named, items: Vec<Value>) -> Self {
+    pub fn named(named: &'static NamedType, items: Vec<Value>) -> Self {
         List {
             kind: ListKind::Named,
             items: Some(Rc::new(Items::new(items, Some(named)))),
@@ -334,7 +334,7 @@ impl List {
     }
 
     /// Its type, if the host has named it.
-    pub(super) fn named_type(&self) -> Option<&'static Named> {
+    pub(super) fn named_type(&self) -> Option<&'static NamedType> {
         let named = self.items.as_ref()?.named;
         named.filter(|_| self.kind == ListKind::Named)
     }
@@ -358,7 +358,7 @@ impl Map {
     pub fn new(kind: MapKind, entries: Entries) -> Self {
         Map {
             kind,
-            entries: Some(Rc::new(Table::from(entries))),
+            entries: Some(Rc::new(MapTable::from(entries))),
         }
     }
 
@@ -394,7 +394,7 @@ impl Map {
     pub fn insert(&self, key: Str, value: Value) -> Result<(), String> {
         match &self.entries {
             Some(entries) => {
-                Table::insert(entries, key, value);
+                MapTable::insert(entries, key, value);
                 Ok(())
             }
             None => Err("assignment to entry in nil map".to_owned()),
@@ -426,7 +426,7 @@ impl MapKind {
     }
 }
 
-impl Named {
+impl NamedType {
     /// The parameters of a method.
     pub(super) fn params(&self, method: &[u8]) -> Option<&'static [Param]> {
         let found = self.methods.iter().find(|(name, _)| name.as_bytes() == method);
@@ -434,13 +434,13 @@ impl Named {
     }
 }
 
-impl PartialEq for Named {
+impl PartialEq for NamedType {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }
 }
 
-impl Eq for Named {}
+impl Eq for NamedType {}
 
 impl Value {
     /// A string.

@@ -22,7 +22,7 @@ use ::handlebars::{
 use send_wrapper::SendWrapper;
 
 use crate::helm::{Context, Limit};
-use crate::render::Place;
+use crate::render::TemplatePlace;
 use go_template::{Host, Value};
 
 /// The suffix of a Handlebars template's name.
@@ -54,7 +54,7 @@ pub enum Error {
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct TemplateProblem {
-    pub place: Place,
+    pub place: TemplatePlace,
     pub message: String,
 }
 
@@ -97,7 +97,7 @@ fn registry() -> Handlebars<'static> {
 impl TemplateProblem {
     fn at(file: &str, line: usize, column: usize, message: impl Into<String>) -> Self {
         TemplateProblem {
-            place: Place {
+            place: TemplatePlace {
                 file: file.to_owned(),
                 line,
                 column: Some(column),

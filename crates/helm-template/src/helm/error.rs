@@ -2,7 +2,7 @@
 
 use super::functions::MARKERS;
 use go_template::quote::quote_go;
-use go_template::{CallError, ExecError, ParseError, Place};
+use go_template::{CallError, ExecError, ExecutionPlace, ParseError};
 
 /// The text for a file that doesn't parse. Helm shows the last part of the message.
 pub fn parse_text(error: &ParseError) -> String {
@@ -36,7 +36,7 @@ pub fn exec_text(name: &str, error: &ExecError) -> String {
     lines.iter().map(Trace::to_string).collect::<String>().trim().to_owned()
 }
 
-fn location(place: &Place) -> String {
+fn location(place: &ExecutionPlace) -> String {
     format!("{}:{}:{}", place.file, place.line, place.column)
 }
 

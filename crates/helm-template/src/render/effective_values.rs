@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::{Engine, Error, Input, Release, on_large_stack, user_map};
+use super::{Engine, Error, Input, ReleaseObject, on_large_stack, user_map};
 use crate::chart::{dependencies, values};
 use crate::helm::Context;
 use crate::helm::functions::convert::to_json_value;
@@ -17,7 +17,7 @@ impl Engine {
     /// Values that a chart cannot have: no mapping, or none where those of a dependency belong.
     pub fn effective_values(&self, user: Json) -> Result<Json, Error> {
         on_large_stack(|| {
-            let input = Input::new(Release::install("", ""), user);
+            let input = Input::new(ReleaseObject::install("", ""), user);
             let user = user_map(&input)?;
             let mut warnings = Vec::new();
             let node = dependencies::process(&self.chart, &user, &mut warnings)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::Hook;
+use super::HookManifest;
 use crate::chart;
 use crate::helm::{Limit, LookupKey};
 
@@ -28,14 +28,14 @@ pub enum Error {
     KubeVersion { wanted: String, cluster: String },
     /// A template doesn't parse.
     #[error("{text}")]
-    Parse { place: Place, text: String },
+    Parse { place: TemplatePlace, text: String },
     /// A template failed.
     #[error("{text}")]
     Execution {
         /// The file that was being rendered.
         template: String,
         /// The innermost place: where a template that this file includes failed.
-        place: Option<Place>,
+        place: Option<TemplatePlace>,
         text: String,
     },
     /// A render exceeded a limit.
@@ -43,7 +43,7 @@ pub enum Error {
     Limit {
         template: String,
         limit: Limit,
-        place: Option<Place>,
+        place: Option<TemplatePlace>,
     },
     /// A rendered document isn't YAML.
     #[error("{0}")]
@@ -55,7 +55,7 @@ pub enum Error {
 
 /// A place in a template. Displays as `FILE:LINE:COLUMN`, as the texts of errors have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct TemplatePlace {
     /// The template's path, as [`Chart::template`](crate::Chart::template) takes it.
     pub file: String,
     /// Counted from 1.
@@ -73,7 +73,7 @@ pub struct BadManifest {
     /// All rendered files by name.
     pub files: BTreeMap<String, String>,
     /// The hooks in the files before the one that failed.
-    pub hooks: Vec<Hook>,
+    pub hooks: Vec<HookManifest>,
 }
 
 impl Error {
@@ -89,7 +89,7 @@ impl Error {
     }
 
     /// The place in a template, if it is known.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&TemplatePlace> {
         match self {
             Error::Parse { place, .. } => Some(place),
             Error::Execution { place, .. } | Error::Limit { place, .. } => place.as_ref(),
@@ -143,16 +143,16 @@ impl Error {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TemplatePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)?;
         self.column.map_or(Ok(()), |column| write!(f, ":{column}"))
     }
 }
 
-impl From<&go_template::Place> for Place {
-    fn from(place: &go_template::Place) -> Self {
-        Place {
+impl From<&go_template::ExecutionPlace> for TemplatePlace {
+    fn from(place: &go_template::ExecutionPlace) -> Self {
+        TemplatePlace {
             file: place.file.clone(),
             line: place.line,
             column: Some(place.column),

@@ -299,7 +299,7 @@ mod tests {
     use serde_json::json;
 
     use crate::chart::{Chart, File};
-    use crate::render::{Engine, Input, Kept, Release, Rendered};
+    use crate::render::{Engine, Input, Kept, ReleaseObject, Rendered};
 
     const TEMPLATES: [(&str, &str); 9] = [
         ("_helpers.tpl", "{{ define \"size\" }}{{ .Values.a.size }}{{ end }}"),
@@ -393,7 +393,7 @@ mod tests {
                 kept: Some(&kept),
                 read_objects: true,
                 skip_schema: true,
-                ..Input::new(Release::install("web", "shop"), all.into())
+                ..Input::new(ReleaseObject::install("web", "shop"), all.into())
             };
             // The first render draws.
             let drawn = plain.render_with(&input).map(|rendered| rendered.randomness.kept);
@@ -421,7 +421,7 @@ mod tests {
             let input = Input {
                 kept: Some(&kept),
                 skip_schema: true,
-                ..Input::new(Release::install("web", "shop"), values)
+                ..Input::new(ReleaseObject::install("web", "shop"), values)
             };
             engine.render_with(&input).unwrap();
         }

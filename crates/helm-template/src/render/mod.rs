@@ -32,16 +32,16 @@ use crate::helm::{CapabilityQueries, Context, Environment, error as wording};
 use go_template::footprint::Birth;
 use go_template::{Entries, ExecError, Host, Map, MapKind, Meter, Str, Value};
 
-pub use crate::helm::objects::data::Release;
+pub use crate::helm::objects::data::ReleaseObject;
 pub use crate::helm::{
     Capabilities, Hosts, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, Lookup, LookupKey, NoCluster, Random,
     Randomness, StandIns, Used, is_about_all,
 };
 pub use data_size::{of as size_of_data, to_read as size_to_read};
 use documents::Outputs;
-pub use error::{BadManifest, Error, Place};
+pub use error::{BadManifest, Error, TemplatePlace};
 pub use manifest::install_order::{INSTALL_ORDER, by_install_order};
-pub use manifest::{Hook, HookEvent, Manifest};
+pub use manifest::{HookEvent, HookManifest, Manifest};
 use memo::{Memo, MemoRun};
 pub use render_text::render_text;
 pub use stream::{StreamOptions, bad_stream, document, show_only, to_stream};
@@ -73,7 +73,7 @@ pub struct Engine {
 /// The input of one render, besides the chart.
 #[derive(Clone)]
 pub struct Input<'a> {
-    pub release: Release,
+    pub release: ReleaseObject,
     /// The user's values, over the chart's own. Whole numbers are `int64` to templates, floats `float64`: Helm's
     /// command line makes floats of all numbers in files.
     pub values: serde_json::Value,
@@ -111,7 +111,7 @@ pub struct Rendered {
     /// The release's manifests in install order.
     pub objects: Vec<Manifest>,
     /// The hooks in install order.
-    pub hooks: Vec<Hook>,
+    pub hooks: Vec<HookManifest>,
     /// The hooks for events that Helm does not know, in install order. Helm leaves them out.
     pub unknown_hooks: Vec<Manifest>,
     /// The root chart's `NOTES.txt`.
@@ -137,7 +137,7 @@ pub struct Rendered {
 impl Input<'_> {
     /// The input of a render without a cluster, at the current time, without stored results. Use struct update syntax
     /// for more.
-    pub fn new(release: Release, values: serde_json::Value) -> Self {
+    pub fn new(release: ReleaseObject, values: serde_json::Value) -> Self {
         static HELMS: LazyLock<Capabilities> = LazyLock::new(Capabilities::default);
         Input {
             release,
@@ -227,7 +227,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error`], whose text is what Helm prints after `Error: `.
-    pub fn render(&self, release: &Release, values: serde_json::Value) -> Result<Rendered, Error> {
+    pub fn render(&self, release: &ReleaseObject, values: serde_json::Value) -> Result<Rendered, Error> {
         self.render_with(&Input::new(release.clone(), values))
     }
 
@@ -450,7 +450,7 @@ fn go_text(context: &mut Context, name: &str, data: &Value) -> Result<Vec<u8>, E
 }
 
 /// The innermost place of an error.
-fn place_of(error: &ExecError) -> Option<Place> {
+fn place_of(error: &ExecError) -> Option<TemplatePlace> {
     let mut innermost = &error.place;
     let mut next = error.inner();
     while let Some(error) = next {
@@ -459,7 +459,7 @@ fn place_of(error: &ExecError) -> Option<Place> {
         }
         next = error.inner();
     }
-    innermost.as_ref().map(Place::from)
+    innermost.as_ref().map(TemplatePlace::from)
 }
 
 fn handlebars_text(context: &mut Context, templates: &Templates, name: &str, data: &Value) -> Result<Vec<u8>, Error> {

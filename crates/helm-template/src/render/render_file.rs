@@ -44,7 +44,7 @@ mod tests {
     use serde_json::json;
 
     use crate::chart::{Chart, File};
-    use crate::render::{Engine, Input, Release};
+    use crate::render::{Engine, Input, ReleaseObject};
 
     fn render(text: &str) -> Result<Option<String>, String> {
         let file = |name: &str, text: &str| File {
@@ -63,7 +63,7 @@ mod tests {
                 "Members",
                 json!({"Service": {"web": {"spec": {"clusterIP": "10.0.0.1"}}}}),
             )],
-            ..Input::new(Release::install("web", "shop"), json!({"size": 3}))
+            ..Input::new(ReleaseObject::install("web", "shop"), json!({"size": 3}))
         };
         let rendered = engine
             .render_file(&input, "status.yaml")
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_is_none() {
         let chart = Chart::load(concat!(env!("CARGO_MANIFEST_DIR"), "/../../charts/memcached")).unwrap();
-        let input = Input::new(Release::install("web", "shop"), json!({}));
+        let input = Input::new(ReleaseObject::install("web", "shop"), json!({}));
         assert_eq!(
             Engine::new(chart).unwrap().render_file(&input, "none.yaml").unwrap(),
             None

@@ -1,7 +1,7 @@
 //! A render as `helm template` prints it. Facts: Helm's `pkg/cmd/template.go`.
 
 use super::documents::split;
-use super::{BadManifest, Hook, HookEvent, Rendered};
+use super::{BadManifest, HookEvent, HookManifest, Rendered};
 use crate::chart::load::ignore::path_match;
 
 /// More than what is printed around a document, in bytes.
@@ -18,7 +18,7 @@ pub struct StreamOptions {
 
 impl StreamOptions {
     /// Whether a hook is part of it.
-    pub fn has(self, hook: &Hook) -> bool {
+    pub fn has(self, hook: &HookManifest) -> bool {
         !(self.no_hooks || self.skip_tests && hook.events.contains(&HookEvent::Test))
     }
 }
@@ -50,7 +50,7 @@ pub fn bad_stream(bad: &BadManifest, options: StreamOptions) -> String {
 }
 
 /// The hooks behind the documents. None of those starts with white space.
-fn with_hooks(mut out: String, hooks: &[Hook], options: StreamOptions) -> String {
+fn with_hooks(mut out: String, hooks: &[HookManifest], options: StreamOptions) -> String {
     out.truncate(out.trim_end().len());
     out.push('\n');
     for hook in hooks.iter().filter(|hook| options.has(hook)) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Error, Place, contexts};
+use super::{Error, TemplatePlace, contexts};
 use crate::chart::dependencies::ChartNode;
 use crate::chart::{Chart, File};
 use crate::handlebars::{self, is_handlebars};
@@ -122,7 +122,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 pub(super) fn syntax(error: &ParseError) -> Error {
     Error::Parse {
-        place: Place {
+        place: TemplatePlace {
             file: error.name.clone(),
             line: error.line,
             column: None,

@@ -4,7 +4,7 @@
 //! - [`certificate`]: the certificate that all replicas serve, in a Secret of the operator's namespace
 //! - [`registration`]: the ValidatingWebhookConfiguration
 //!
-//! Each replica answers, also one that does not lead, with a client of its own. Whatever fails here admits the change: the API server
+//! Each replica answers, also one that does not lead, with a client of its own. A failure here admits the change: the API server
 //! ignores a webhook that gives no answer.
 //!
 //! Only the API server and the operator know the path of the webhook, which is signed with the operator's key. So other clients of the
@@ -36,7 +36,7 @@ use crate::controller::{Blueprint, Configuration};
 use crate::reconcile::{RenderResources, Unit, reads_release_facts};
 use crate::sync::lock;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::server::{ServedCertificate, Site, admission_site};
+use crate::telemetry::server::{ServedCertificate, ServedSite, admission_site};
 use chartwright_core::admission::registration::{Registration, WebhookAddress};
 use chartwright_core::diff::ReleaseDiff;
 use chartwright_core::digest::{KeyUse, Keyring};
@@ -132,7 +132,7 @@ pub struct Admission {
     metrics: Arc<Metrics>,
     certificate: Arc<ServedCertificate>,
     /// What the operator works with. `None` before it has read its charts.
-    workload: watch::Sender<Option<Workload>>,
+    workload: watch::Sender<Option<PreviewInputs>>,
     connected: OnceLock<Connected>,
     places: Semaphore,
     release_facts: Mutex<ReleaseFactsCache>,
@@ -140,7 +140,7 @@ pub struct Admission {
 
 /// What the operator works with.
 #[derive(Clone)]
-struct Workload {
+struct PreviewInputs {
     configured: watch::Receiver<Configuration>,
     render: RenderResources,
 }
@@ -177,7 +177,7 @@ impl Admission {
     }
 
     /// Serves the webhook, and keeps it registered.
-    pub fn site(self: &Arc<Self>) -> Site {
+    pub fn site(self: &Arc<Self>) -> ServedSite {
         let router = Router::new().route("/admission/{path}", post(review::serve));
         let router = router.with_state(self.clone());
         admission_site(router, self.certificate.clone(), self.clone().run().boxed())
@@ -186,7 +186,7 @@ impl Admission {
     /// Gives the webhook what the operator works with. Changes are admitted without a preview before.
     pub(crate) fn begin(&self, configured: watch::Receiver<Configuration>, render: &RenderResources) {
         let render = render.for_previews();
-        self.workload.send_replace(Some(Workload { configured, render }));
+        self.workload.send_replace(Some(PreviewInputs { configured, render }));
     }
 
     /// What the webhook owns in the cluster. `namespace`: the operator's own.
@@ -202,7 +202,8 @@ impl Admission {
 
     async fn run(self: Arc<Self>) {
         let mut workload = self.workload.subscribe();
-        let Ok(Some(Workload { mut configured, .. })) = workload.wait_for(Option::is_some).await.map(|it| it.clone())
+        let Ok(Some(PreviewInputs { mut configured, .. })) =
+            workload.wait_for(Option::is_some).await.map(|it| it.clone())
         else {
             return;
         };

@@ -252,7 +252,7 @@ pub async fn set_ttl(client: &Client, resource: &Resource, id: &ObjectId, uid: &
 
 /// Whether the API server would accept a write.
 #[derive(Clone, Debug)]
-pub enum DryRun {
+pub enum DryRunResult {
     /// Accepted. Of a creation: accepted if the object did not exist.
     Accepted,
     /// Refused by validation, admission or a missing permission.
@@ -265,14 +265,19 @@ pub enum DryRun {
 ///
 /// # Errors
 /// No verdict: the server is unreachable, or the object is gone and the dry run created it.
-pub async fn check_creation(client: &Client, resource: &Resource, id: &ObjectId, object: &Value) -> Result<DryRun> {
+pub async fn check_creation(
+    client: &Client,
+    resource: &Resource,
+    id: &ObjectId,
+    object: &Value,
+) -> Result<DryRunResult> {
     match create(client, resource, id, object, true).await {
         Ok(()) => Err(Error::NotFound(format!("{id} is gone"))),
-        Err(Error::Conflict(_)) => Ok(DryRun::Accepted),
+        Err(Error::Conflict(_)) => Ok(DryRunResult::Accepted),
         // The IP address or port belongs to this Service itself.
-        Err(Error::Taken(_)) => Ok(DryRun::Accepted),
+        Err(Error::Taken(_)) => Ok(DryRunResult::Accepted),
         Err(error) if error.is_transient() => Err(error),
-        Err(error) => Ok(DryRun::Refused(error)),
+        Err(error) => Ok(DryRunResult::Refused(error)),
     }
 }
 
@@ -285,7 +290,7 @@ pub async fn check_change(
     resource: &Resource,
     id: &ObjectId,
     (from, to): (&Value, &Value),
-) -> Result<DryRun> {
+) -> Result<DryRunResult> {
     let api = resource.api_in::<MetadataOnly>(client, namespace(id));
     let parameters = PatchParams {
         dry_run: true,
@@ -294,9 +299,9 @@ pub async fn check_change(
     };
     let patch: Patch<()> = Patch::Json(json_patch::diff(from, to));
     match bounded(api.patch(&segment(&id.name), &parameters, &patch)).await {
-        Ok(_) => Ok(DryRun::Accepted),
+        Ok(_) => Ok(DryRunResult::Accepted),
         Err(error) if error.is_transient() => Err(error),
-        Err(error) => Ok(DryRun::Refused(error)),
+        Err(error) => Ok(DryRunResult::Refused(error)),
     }
 }
 

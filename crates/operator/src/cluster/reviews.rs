@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use crate::cluster::connection::{bounded, client, config_without_retries};
 use crate::cluster::error::{Error, Result};
 use crate::telemetry::server::{Review, ReviewFailure};
-use chartwright_core::access::{BearerToken, TokenUser, Verdict};
+use chartwright_core::access::{AccessVerdict, BearerToken, TokenUser};
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const SUBJECT_ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -34,10 +34,10 @@ pub fn reviewer(kubeconfig: Option<PathBuf>, path: &'static str) -> Review {
     })
 }
 
-async fn review(client: &Client, token: &BearerToken, path: &str) -> Result<Verdict> {
+async fn review(client: &Client, token: &BearerToken, path: &str) -> Result<AccessVerdict> {
     let answer = send(client, TOKEN_REVIEWS, &token.review()).await?;
     let Some(user) = TokenUser::of_review(&answer) else {
-        return Ok(Verdict::Unauthenticated);
+        return Ok(AccessVerdict::Unauthenticated);
     };
     let answer = send(client, SUBJECT_ACCESS_REVIEWS, &user.access_review(path)).await?;
     Ok(user.verdict(&answer))

@@ -59,7 +59,7 @@ pub struct LeaderElection {
 
 /// How a candidacy ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended<T> {
+pub enum CandidacyEnd<T> {
     /// It was stopped before it led. The Lease isn't ours.
     NeverLed,
     /// The work ended, by itself or because of the stop, while we led; its result. The Lease was given back.
@@ -115,7 +115,7 @@ impl LeaderElection {
     /// has ended, so it should end soon after its token: on `stop` the bound is its own; on a loss it is what is left
     /// of the Lease, and nothing where another candidate has it; then `lead` is dropped. The fence is closed before. Failures
     /// of the API (no connection, no permission) are logged and tried again.
-    pub async fn run<F, Fut, T>(self, stop: CancellationToken, lead: F) -> Ended<T>
+    pub async fn run<F, Fut, T>(self, stop: CancellationToken, lead: F) -> CandidacyEnd<T>
     where
         F: FnOnce(CancellationToken) -> Fut,
         Fut: Future<Output = T>,
@@ -128,7 +128,7 @@ impl LeaderElection {
         let mut lock = LeaseLock::new(self);
         tracing::info!(lease = %lock.describe(), identity = lock.candidate.identity, "waiting to lead");
         if !lock.acquire(&stop).await {
-            return Ended::NeverLed;
+            return CandidacyEnd::NeverLed;
         }
         tracing::info!(lease = %lock.describe(), "leading");
         leading.metrics.process.leader.set(1);
@@ -149,9 +149,9 @@ impl LeaderElection {
                 return match renewed {
                     Ok(mut lock) => {
                         lock.release().await;
-                        Ended::Finished(result)
+                        CandidacyEnd::Finished(result)
                     }
-                    Err((reason, _)) => Ended::Lost(reason),
+                    Err((reason, _)) => CandidacyEnd::Lost(reason),
                 };
             }
             renewed = renewal.join_next() => joined(renewed),
@@ -168,7 +168,7 @@ impl LeaderElection {
         let grace = if has_other_holder { Duration::ZERO } else { rest };
         tracing::error!("leadership lost: {reason}");
         let _ = timeout(grace, work).await;
-        Ended::Lost(reason)
+        CandidacyEnd::Lost(reason)
     }
 }
 

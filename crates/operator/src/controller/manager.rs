@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::leader::{self, Ended, LeaderElection};
-use super::reload::{self, Configuration, Loader, WatchDefaults};
+use super::leader::{self, CandidacyEnd, LeaderElection};
+use super::reload::{self, Configuration, WatchDefaults, WatchesLoader};
 use super::unit::Blueprint;
 use super::units::Units;
 use super::usage_meter;
@@ -83,7 +83,7 @@ pub async fn run(
     health: ProcessHealth,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let loader = Loader::new(options.defaults.clone());
+    let loader = WatchesLoader::new(options.defaults.clone());
     let blueprints = loader.load(&options.watches, &[]);
     for blueprint in &blueprints {
         if let Err(error) = &blueprint.renderer {
@@ -128,9 +128,9 @@ pub async fn run(
     work.health.set_ready();
     let lead = |token| work.lead(client, token);
     match leader::thread::run(candidate, stop, lead, end_process).await? {
-        Ended::NeverLed => Ok(()),
-        Ended::Finished(result) => result,
-        Ended::Lost(reason) => anyhow::bail!("leadership lost: {reason}"),
+        CandidacyEnd::NeverLed => Ok(()),
+        CandidacyEnd::Finished(result) => result,
+        CandidacyEnd::Lost(reason) => anyhow::bail!("leadership lost: {reason}"),
     }
 }
 

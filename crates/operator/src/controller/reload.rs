@@ -20,7 +20,7 @@ use crate::sync::lock;
 use crate::telemetry::metrics::Metrics;
 use chartwright_watches::{FileFinding, Watch};
 use helm_template::chart::stamp::{Stamp, load_stable};
-use helm_template::render::{Engine, Error, Release};
+use helm_template::render::{Engine, Error, ReleaseObject};
 
 /// Files that are being written are read when nothing has happened for this long.
 const QUIET: Duration = Duration::from_millis(500);
@@ -53,7 +53,7 @@ pub(crate) struct Configuration {
 }
 
 /// Loads watches with their charts.
-pub(super) struct Loader {
+pub(super) struct WatchesLoader {
     defaults: WatchDefaults,
 }
 
@@ -68,9 +68,9 @@ struct Reading {
 /// Files and charts, with what they were like when they were read.
 type Stamps = BTreeMap<PathBuf, Stamp>;
 
-impl Loader {
+impl WatchesLoader {
     pub(super) fn new(defaults: WatchDefaults) -> Self {
-        Loader { defaults }
+        WatchesLoader { defaults }
     }
 
     /// Loads each chart once. A chart of `former` that is unchanged on disk is not read again.
@@ -169,7 +169,7 @@ fn stamps_of(file: (PathBuf, Stamp), blueprints: &[Blueprint]) -> Stamps {
 
 /// A render with the chart's own values finds errors that are the same for all values.
 fn check_syntax(engine: &Engine) -> Result<(), Error> {
-    match engine.render(&Release::install("release-name", "default"), json!({})) {
+    match engine.render(&ReleaseObject::install("release-name", "default"), json!({})) {
         Err(error @ (Error::Parse { .. } | Error::SchemaInvalid(_))) => Err(error),
         _ => Ok(()),
     }
@@ -315,7 +315,7 @@ impl DiskEvents {
 /// Reads the files again at each change and sends what is new. Runs until it is dropped.
 pub(super) async fn run(
     file: PathBuf,
-    loader: Loader,
+    loader: WatchesLoader,
     configuration: watch::Sender<Configuration>,
     metrics: Arc<Metrics>,
 ) {

@@ -17,7 +17,7 @@ use super::cache::Cache;
 use super::chart_crds::ChartCrdTask;
 use super::queue::Queue;
 use super::rollout;
-use super::watches::stream::{News, watch};
+use super::watches::stream::{WatchItem, watch};
 use crate::cluster::discovery::Resource;
 use crate::reconcile::{self, Context, CustomResource, ReconcileOutcome, Release, ResourceKey, RolloutGate, Unit};
 use crate::telemetry::redact::{self, Secrets};
@@ -308,29 +308,29 @@ impl Serving {
         let mut failed = false;
         while let Some(news) = stream.next().await {
             match news {
-                News::Steady => {}
-                News::ListStarts => {
+                WatchItem::Steady => {}
+                WatchItem::ListStarts => {
                     seen.clear();
                     self.cache.list_starts(namespace.as_deref());
                 }
-                News::Listed(object) => {
+                WatchItem::Listed(object) => {
                     let resource = self.unit.take_in(object);
                     seen.insert(resource.key.clone());
                     self.observe(resource, |cache, resource| cache.listed(namespace.as_deref(), resource));
                 }
-                News::Changed(object) => self.observe(self.unit.take_in(object), Cache::observe),
-                News::Deleted(object) => {
+                WatchItem::Changed(object) => self.observe(self.unit.take_in(object), Cache::observe),
+                WatchItem::Deleted(object) => {
                     let resource = self.unit.take_in(object);
                     self.note_deletion(&resource.key.clone(), Some(resource));
                 }
-                News::Unreadable(unreadable) => {
+                WatchItem::Unreadable(unreadable) => {
                     seen.insert(ResourceKey::of(&unreadable));
                     self.context
                         .metrics
                         .watch_errors
                         .count_unreadable(&self.unit.group_kind.kind);
                 }
-                News::ListEnds { .. } => {
+                WatchItem::ListEnds { .. } => {
                     self.cache.list_ends(namespace.as_deref());
                     for key in self.cache.missing_from(namespace.as_deref(), &seen) {
                         self.note_deletion(&key, None);
@@ -344,7 +344,7 @@ impl Serving {
                         let _ = listed.send((namespace.clone(), true));
                     }
                 }
-                News::Failed { error, .. } => {
+                WatchItem::Failed { error, .. } => {
                     if let Some(listed) = listed.as_ref().filter(|_| !failed) {
                         let _ = listed.send((namespace.clone(), false));
                     }

@@ -55,7 +55,7 @@ pub trait DashboardSource: Send + Sync + 'static {
 pub enum DashboardAccess {
     /// Users that the API server allows it.
     Review(Review),
-    /// Whoever has this random token, on this machine. Requests for another host than localhost are refused, so that a web site whose
+    /// Users on this machine that have this random token. Requests for another host than localhost are refused, so that a web site whose
     /// name resolves to this machine gets nothing.
     Localhost(String),
 }

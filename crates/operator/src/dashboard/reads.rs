@@ -24,21 +24,21 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 type Answer = Result<Option<Bytes>, String>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum View {
+pub(super) enum ReleaseView {
     Release,
     Values,
     Changes,
 }
 
-pub(super) struct Reads {
+pub(super) struct CachedReads {
     source: Arc<dyn DashboardSource>,
     places: Semaphore,
-    last: Mutex<HashMap<(View, ReleaseKey), (Instant, Answer)>>,
+    last: Mutex<HashMap<(ReleaseView, ReleaseKey), (Instant, Answer)>>,
 }
 
-impl Reads {
+impl CachedReads {
     pub(super) fn new(source: Arc<dyn DashboardSource>) -> Self {
-        Reads {
+        CachedReads {
             source,
             places: Semaphore::new(READS),
             last: Mutex::default(),
@@ -46,7 +46,7 @@ impl Reads {
     }
 
     /// Reads a view of a release as JSON, or returns the last answer if it is new.
-    pub(super) async fn read(&self, view: View, key: &ReleaseKey) -> Answer {
+    pub(super) async fn read(&self, view: ReleaseView, key: &ReleaseKey) -> Answer {
         let slot = (view, key.clone());
         if let Some(answer) = self.last(&slot) {
             return answer;
@@ -60,9 +60,9 @@ impl Reads {
         }
         let read = async {
             match view {
-                View::Release => self.source.release(key.clone()).await,
-                View::Values => self.source.values(key.clone()).await.map(Some),
-                View::Changes => self.source.changes(key.clone()).await.map(Some),
+                ReleaseView::Release => self.source.release(key.clone()).await,
+                ReleaseView::Values => self.source.values(key.clone()).await.map(Some),
+                ReleaseView::Changes => self.source.changes(key.clone()).await.map(Some),
             }
         };
         let read = timeout(TIMEOUT, read).await;
@@ -74,7 +74,7 @@ impl Reads {
         answer
     }
 
-    fn last(&self, slot: &(View, ReleaseKey)) -> Option<Answer> {
+    fn last(&self, slot: &(ReleaseView, ReleaseKey)) -> Option<Answer> {
         let last = lock(&self.last);
         let (at, answer) = last.get(slot)?;
         (at.elapsed() < AGE).then(|| answer.clone())

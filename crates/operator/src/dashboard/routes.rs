@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::form_urlencoded;
 
-use super::reads::{Reads, View};
+use super::reads::{CachedReads, ReleaseView};
 use super::stream::{LIFETIME, MOST_STREAMS, Topic, follow};
 use super::{Board, DashboardAccess, DashboardSource};
 use crate::telemetry::server::{AccessGuard, AnswerTime, unauthorized};
@@ -47,14 +47,14 @@ const SCRIPTS: [(&str, &str); 6] = [
     ("/dashboard/views.js", include_str!("assets/views.js")),
 ];
 
-struct Site {
+struct DashboardState {
     source: Arc<dyn DashboardSource>,
-    reads: Arc<Reads>,
+    reads: Arc<CachedReads>,
     streams: Arc<Semaphore>,
-    access: Access,
+    access: DashboardGuard,
 }
 
-enum Access {
+enum DashboardGuard {
     Guard(AccessGuard),
     /// Digest of the token.
     Localhost([u8; 32]),
@@ -62,13 +62,13 @@ enum Access {
 
 /// The routes of the dashboard.
 pub fn routes(source: Arc<dyn DashboardSource>, access: DashboardAccess) -> Router {
-    let site = Arc::new(Site {
-        reads: Arc::new(Reads::new(source.clone())),
+    let site = Arc::new(DashboardState {
+        reads: Arc::new(CachedReads::new(source.clone())),
         source,
         streams: Arc::new(Semaphore::new(MOST_STREAMS)),
         access: match access {
-            DashboardAccess::Review(review) => Access::Guard(AccessGuard::new(review, DASHBOARD_PATH)),
-            DashboardAccess::Localhost(token) => Access::Localhost(Sha256::digest(token).into()),
+            DashboardAccess::Review(review) => DashboardGuard::Guard(AccessGuard::new(review, DASHBOARD_PATH)),
+            DashboardAccess::Localhost(token) => DashboardGuard::Localhost(Sha256::digest(token).into()),
         },
     });
     let data = Router::new()
@@ -96,8 +96,8 @@ pub fn routes(source: Arc<dyn DashboardSource>, access: DashboardAccess) -> Rout
     let checks = from_fn_with_state(site.clone(), check);
     let router = match site.access {
         // Other paths of the server belong to others.
-        Access::Guard(_) => router.route_layer(checks),
-        Access::Localhost(_) => {
+        DashboardGuard::Guard(_) => router.route_layer(checks),
+        DashboardGuard::Localhost(_) => {
             let router = router.route("/", get(|| async { Redirect::temporary(PATH) }));
             router.fallback(nothing).layer(checks)
         }
@@ -122,11 +122,11 @@ fn failure(status: StatusCode, message: &str) -> Response {
 }
 
 /// Refuses other methods and hosts, and adds the headers of every answer.
-async fn check(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+async fn check(State(site): State<Arc<DashboardState>>, request: Request, next: Next) -> Response {
     let mut response = if request.method() != Method::GET {
         let refusal = failure(StatusCode::METHOD_NOT_ALLOWED, "the dashboard only shows: use GET");
         ([(header::ALLOW, "GET")], refusal).into_response()
-    } else if matches!(site.access, Access::Localhost(_)) && !is_localhost(request.headers()) {
+    } else if matches!(site.access, DashboardGuard::Localhost(_)) && !is_localhost(request.headers()) {
         failure(
             StatusCode::MISDIRECTED_REQUEST,
             "this server answers for localhost and 127.0.0.1 only",
@@ -164,16 +164,16 @@ fn is_localhost(headers: &HeaderMap) -> bool {
     name == "127.0.0.1" || name.eq_ignore_ascii_case("localhost")
 }
 
-/// Admits whoever may read the data.
-async fn authorize(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+/// Admits users that may read the data.
+async fn authorize(State(site): State<Arc<DashboardState>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     match &site.access {
-        Access::Guard(guard) => {
+        DashboardGuard::Guard(guard) => {
             if let Err(refusal) = guard.admit(headers).await {
                 return refusal;
             }
         }
-        Access::Localhost(digest) => {
+        DashboardGuard::Localhost(digest) => {
             let values = headers.get_all(header::AUTHORIZATION).iter();
             let token = BearerToken::from_headers(values.map(HeaderValue::as_bytes));
             // Digests: the time of the comparison says nothing about the token.
@@ -204,7 +204,7 @@ fn release_key(query: Option<&str>) -> Result<ReleaseKey, String> {
     ReleaseKey::parse(parameters.iter().map(|(name, text)| (name.as_str(), text.as_str())))
 }
 
-impl Site {
+impl DashboardState {
     /// The rows, once they are complete or [`LISTING_WAIT`] is over.
     async fn board(&self) -> Arc<Board> {
         let board = self.source.board();
@@ -221,7 +221,7 @@ impl Site {
         board
     }
 
-    async fn view(&self, view: View, query: Option<&str>) -> Response {
+    async fn view(&self, view: ReleaseView, query: Option<&str>) -> Response {
         let key = match release_key(query) {
             Ok(key) => key,
             Err(error) => return failure(StatusCode::BAD_REQUEST, &error),
@@ -241,7 +241,7 @@ impl Site {
     }
 }
 
-async fn releases(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Response {
+async fn releases(State(site): State<Arc<DashboardState>>, RawQuery(query): RawQuery) -> Response {
     let query = match list_query(query.as_deref()) {
         Ok(query) => query,
         Err(error) => return failure(StatusCode::BAD_REQUEST, &error),
@@ -253,21 +253,21 @@ async fn releases(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> R
     }
 }
 
-async fn release(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Response {
-    site.view(View::Release, query.as_deref()).await
+async fn release(State(site): State<Arc<DashboardState>>, RawQuery(query): RawQuery) -> Response {
+    site.view(ReleaseView::Release, query.as_deref()).await
 }
 
-async fn values(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Response {
-    site.view(View::Values, query.as_deref()).await
+async fn values(State(site): State<Arc<DashboardState>>, RawQuery(query): RawQuery) -> Response {
+    site.view(ReleaseView::Values, query.as_deref()).await
 }
 
-async fn changes(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Response {
-    site.view(View::Changes, query.as_deref()).await
+async fn changes(State(site): State<Arc<DashboardState>>, RawQuery(query): RawQuery) -> Response {
+    site.view(ReleaseView::Changes, query.as_deref()).await
 }
 
 /// Events about one release if the request names one, else about a page of the list.
 async fn events(
-    State(site): State<Arc<Site>>,
+    State(site): State<Arc<DashboardState>>,
     RawQuery(query): RawQuery,
     time: Option<Extension<AnswerTime>>,
 ) -> Response {

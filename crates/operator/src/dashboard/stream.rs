@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::listing::Board;
-use super::reads::{Reads, View};
+use super::reads::{CachedReads, ReleaseView};
 use chartwright_core::dashboard::{ListQuery, ReleaseKey, ReleaseRow};
 
 /// The most streams of all clients.
@@ -39,10 +39,10 @@ pub(super) enum Topic {
     Release(ReleaseKey),
 }
 
-struct Follower {
+struct TopicFollower {
     topic: Topic,
     board: Arc<Board>,
-    reads: Arc<Reads>,
+    reads: Arc<CachedReads>,
     changes: watch::Receiver<u64>,
     /// Name and data of the last event.
     sent: Option<(&'static str, Bytes)>,
@@ -56,10 +56,10 @@ struct Follower {
 pub(super) fn follow(
     topic: Topic,
     board: Arc<Board>,
-    reads: Arc<Reads>,
+    reads: Arc<CachedReads>,
     place: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
-    let follower = Follower {
+    let follower = TopicFollower {
         topic,
         changes: board.subscribe(),
         board,
@@ -75,7 +75,7 @@ pub(super) fn follow(
     })
 }
 
-impl Follower {
+impl TopicFollower {
     /// Waits for the next event. `None`: the time of the stream is over.
     async fn next(&mut self) -> Option<Event> {
         loop {
@@ -137,7 +137,7 @@ impl Follower {
                 if self.row.is_none() {
                     return ("gone", Bytes::from_static(b"{}"));
                 }
-                match self.reads.read(View::Release, key).await {
+                match self.reads.read(ReleaseView::Release, key).await {
                     Ok(Some(release)) => ("release", release),
                     Ok(None) => ("gone", Bytes::from_static(b"{}")),
                     Err(problem) => ("problem", json!({"error": problem}).to_string().into()),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use chartwright_core::access::Verdict;
+use chartwright_core::access::AccessVerdict;
 use chartwright_core::dashboard::{ReleaseRow, ReleaseState};
 use chartwright_core::identity::GroupKind;
 
@@ -182,9 +182,9 @@ async fn the_api_server_decides_who_reads_the_data_of_an_operator() {
         async move {
             let text = token.review()["spec"]["token"].as_str().unwrap_or_default().to_owned();
             Ok(match text.as_str() {
-                "good" => Verdict::Allowed,
-                "weak" => Verdict::Denied { user: "ann".to_owned() },
-                _ => Verdict::Unauthenticated,
+                "good" => AccessVerdict::Allowed,
+                "weak" => AccessVerdict::Denied { user: "ann".to_owned() },
+                _ => AccessVerdict::Unauthenticated,
             })
         }
         .boxed()

@@ -26,7 +26,7 @@ use chartwright_core::crds::live::InstalledCrds;
 use chartwright_core::digest::Keyring;
 use chartwright_core::identity::ownership::{Owner, Ownership};
 use chartwright_core::identity::{GroupKind, ObjectId, applyset, decorator};
-use chartwright_core::index::dependencies::{Dependencies, Dependency};
+use chartwright_core::index::dependencies::{Dependencies, ObjectDependency};
 use chartwright_core::index::members::{Members, Scope};
 use chartwright_core::leader::pod_index::{PodIndex, Workload};
 use chartwright_core::prune::intent::HOLD;
@@ -278,7 +278,7 @@ impl Context {
     }
 
     fn need_pods(&self, applyset_id: &str, workloads: BTreeSet<Workload>) {
-        let watch = |workload: &Workload| Dependency::watch(pod_kind(), &workload.namespace);
+        let watch = |workload: &Workload| ObjectDependency::watch(pod_kind(), &workload.namespace);
         let watches = workloads.iter().map(watch).collect();
         self.pod_index().follow(applyset_id, workloads);
         if self.dependencies().need(applyset_id, watches) {
@@ -344,7 +344,7 @@ impl Context {
     }
 
     /// Replaces the objects whose changes wake a waiting release.
-    pub(super) fn follow_awaited(&self, applyset_id: &str, targets: BTreeSet<Dependency>) {
+    pub(super) fn follow_awaited(&self, applyset_id: &str, targets: BTreeSet<ObjectDependency>) {
         let owners = lock(&self.indexes.owners);
         if owners.contains_key(applyset_id)
             && self
@@ -362,7 +362,7 @@ impl Context {
     }
 
     /// Returns the dependencies of a custom resource of this process.
-    pub(super) fn needs_of(&self, at: &Dependency, snapshot: &Snapshot) -> Vec<Dependency> {
+    pub(super) fn needs_of(&self, at: &ObjectDependency, snapshot: &Snapshot) -> Vec<ObjectDependency> {
         let GroupKind { group, kind } = &at.group_kind;
         let applyset_id = applyset::id(&at.name, &at.namespace, kind, group);
         let needs = lock(&self.indexes.owners)

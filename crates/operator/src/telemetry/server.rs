@@ -79,7 +79,7 @@ pub enum BindAddress {
 pub struct InvalidAddress(String);
 
 /// What a server serves, and to how many at a time.
-pub struct Site {
+pub struct ServedSite {
     router: Router,
     /// Connections that may be open at a time.
     connections: usize,
@@ -116,7 +116,7 @@ pub fn metrics_site(
     metrics: Arc<Metrics>,
     protection: MetricsProtection,
     dashboard: Option<Router>,
-) -> Result<Site, CertificateError> {
+) -> Result<ServedSite, CertificateError> {
     let certificates = protection.certificate.map(Certificates::load).transpose()?;
     let certificates = certificates.map(Arc::new);
     let keep_current = |certificates: Arc<Certificates>| certificates.keep_current(metrics.clone()).boxed();
@@ -130,14 +130,14 @@ pub fn metrics_site(
     let router = Router::new().route("/metrics", get(serve_metrics));
     let router = router.with_state(Arc::new(scrapes));
     Ok(match dashboard {
-        None => Site {
+        None => ServedSite {
             router,
             connections: 16,
             tls,
             threads: 1,
             background,
         },
-        Some(dashboard) => Site {
+        Some(dashboard) => ServedSite {
             router: router.merge(dashboard),
             connections: DASHBOARD_CONNECTIONS,
             tls,
@@ -148,8 +148,8 @@ pub fn metrics_site(
 }
 
 /// The dashboard alone, over plain HTTP.
-pub fn dashboard_site(dashboard: Router) -> Site {
-    Site {
+pub fn dashboard_site(dashboard: Router) -> ServedSite {
+    ServedSite {
         router: dashboard,
         connections: DASHBOARD_CONNECTIONS,
         tls: None,
@@ -163,8 +163,8 @@ pub(crate) fn admission_site(
     router: Router,
     certificate: Arc<ServedCertificate>,
     background: BoxFuture<'static, ()>,
-) -> Site {
-    Site {
+) -> ServedSite {
+    ServedSite {
         router,
         connections: ADMISSION_CONNECTIONS,
         tls: Some(certificate),
@@ -174,11 +174,11 @@ pub(crate) fn admission_site(
 }
 
 /// `/healthz` and `/readyz`. `/healthz` is 200 as long as the process has the strength to say so.
-pub fn probes_site(health: ProcessHealth) -> Site {
+pub fn probes_site(health: ProcessHealth) -> ServedSite {
     let router = Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(serve_ready));
-    Site {
+    ServedSite {
         router: router.with_state(health),
         connections: 64,
         tls: None,
@@ -234,7 +234,12 @@ impl Servers {
     ///
     /// # Errors
     /// There is no thread, the port is in use or reserved, or the host is not local. The error names the flag.
-    pub fn serve(&mut self, flag: &'static str, address: &BindAddress, site: Site) -> io::Result<Option<SocketAddr>> {
+    pub fn serve(
+        &mut self,
+        flag: &'static str,
+        address: &BindAddress,
+        site: ServedSite,
+    ) -> io::Result<Option<SocketAddr>> {
         let BindAddress::At { host, port } = address else {
             return Ok(None);
         };

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Where an object lies. The version of its API is no part of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct ObjectPlace {
     pub group: String,
     /// The plural.
     pub resource: String,
@@ -20,7 +20,7 @@ pub(crate) struct Place {
 
 /// What an object is for the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ObjectRole {
     CustomResource,
     /// The operator's own: record, random results, Leases.
     Own,
@@ -36,7 +36,7 @@ pub(crate) struct Touched {
     pub kind: ServedKind,
     /// As it is in the cluster. `None`: it does not exist.
     pub live: Option<Arc<Value>>,
-    pub role: Role,
+    pub role: ObjectRole,
     /// It was written.
     pub is_written: bool,
     /// It was deleted at some time.
@@ -48,22 +48,22 @@ pub(crate) struct Touched {
 /// Everything that a run has touched.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    pub objects: BTreeMap<Place, Touched>,
+    pub objects: BTreeMap<ObjectPlace, Touched>,
     /// Members in the order of their first write.
-    pub order: Vec<Place>,
+    pub order: Vec<ObjectPlace>,
     /// The last refusal of each member: HTTP status, reason and message.
-    pub refusals: BTreeMap<Place, (u16, String, String)>,
+    pub refusals: BTreeMap<ObjectPlace, (u16, String, String)>,
     /// Reads that the API server forbids.
     pub forbidden: BTreeSet<String>,
     /// Members of the release, and objects that a creation met: they exist.
-    pub existing: BTreeSet<Place>,
+    pub existing: BTreeSet<ObjectPlace>,
     /// Kinds that only CustomResourceDefinitions of this run define: group and plural.
     pub new_kinds: BTreeSet<(String, String)>,
 }
 
-impl Place {
+impl ObjectPlace {
     pub(crate) fn of(target: &CallTarget) -> Self {
-        Place {
+        ObjectPlace {
             group: target.group.clone(),
             resource: target.resource.clone(),
             namespace: target.namespace.clone(),
@@ -77,7 +77,7 @@ impl Place {
 }
 
 impl Touched {
-    pub(crate) fn new(kind: ServedKind, live: Option<Arc<Value>>, role: Role) -> Self {
+    pub(crate) fn new(kind: ServedKind, live: Option<Arc<Value>>, role: ObjectRole) -> Self {
         Touched {
             kind,
             live,
@@ -88,29 +88,29 @@ impl Touched {
         }
     }
 
-    pub(crate) fn id(&self, place: &Place) -> ObjectId {
+    pub(crate) fn id(&self, place: &ObjectPlace) -> ObjectId {
         let group_kind = GroupKind::new(self.kind.group, self.kind.kind);
         ObjectId::new(group_kind, place.namespace.as_str(), place.name.as_str())
     }
 }
 
 impl Journal {
-    pub(crate) fn touch(&mut self, place: &Place, touched: Touched) {
+    pub(crate) fn touch(&mut self, place: &ObjectPlace, touched: Touched) {
         self.objects.insert(place.clone(), touched);
     }
 
-    pub(crate) fn get(&self, place: &Place) -> Option<&Touched> {
+    pub(crate) fn get(&self, place: &ObjectPlace) -> Option<&Touched> {
         self.objects.get(place)
     }
 
     /// Where the object of a place lies in the fake API server.
-    pub(crate) fn key(&self, place: &Place) -> Option<ObjectKey> {
+    pub(crate) fn key(&self, place: &ObjectPlace) -> Option<ObjectKey> {
         let touched = self.objects.get(place)?;
         Some((touched.kind.key, place.namespace.clone(), place.name.clone()))
     }
 
     /// Notes a write.
-    pub(crate) fn wrote(&mut self, place: &Place, note: impl FnOnce(&mut Touched)) {
+    pub(crate) fn wrote(&mut self, place: &ObjectPlace, note: impl FnOnce(&mut Touched)) {
         if let Some(touched) = self.objects.get_mut(place) {
             if !touched.is_written {
                 touched.is_written = true;

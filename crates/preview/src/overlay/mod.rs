@@ -17,7 +17,7 @@ use http::StatusCode;
 use kube::Client;
 use serde_json::Value;
 
-pub(crate) use journal::{Journal, Place, Role, Touched};
+pub(crate) use journal::{Journal, ObjectPlace, ObjectRole, Touched};
 
 use crate::server::LiveServer;
 
@@ -26,14 +26,14 @@ const FIRST_VERSION: u64 = 1 << 52;
 
 /// Answers the requests of a reconcile.
 #[derive(Clone)]
-pub(crate) struct Overlay(Arc<OverlayState>);
+pub(crate) struct ClusterOverlay(Arc<OverlayState>);
 
 struct OverlayState {
     live: LiveServer,
     /// The objects that were written or read for a write.
     fake: FakeServer,
     journal: Mutex<Journal>,
-    custom_resource: Place,
+    custom_resource: ObjectPlace,
     /// Writes after this time are not checked by the API server. `None`: all are.
     checked_until: Option<Instant>,
 }
@@ -41,7 +41,7 @@ struct OverlayState {
 /// Status and body of an answer.
 type Answer = (u16, Value);
 
-impl Overlay {
+impl ClusterOverlay {
     /// An overlay in which the custom resource is as given. `checked_until`: the API server checks no write after this time.
     pub(crate) fn new(
         client: Client,
@@ -57,7 +57,7 @@ impl Overlay {
         let fake = FakeServer::with_kinds(BUILT_IN);
         let metadata = &custom_resource["metadata"];
         let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
-        let place = Place {
+        let place = ObjectPlace {
             group: kind.group.to_owned(),
             resource: kind.plural.to_owned(),
             namespace: text("namespace"),
@@ -68,7 +68,7 @@ impl Overlay {
             store.version = FIRST_VERSION;
             store.serve(*kind);
         }
-        let overlay = Overlay(Arc::new(OverlayState {
+        let overlay = ClusterOverlay(Arc::new(OverlayState {
             live: LiveServer::new(client),
             fake,
             journal: Mutex::default(),
@@ -76,7 +76,7 @@ impl Overlay {
             checked_until,
         }));
         let object = Arc::new(custom_resource);
-        overlay.seed(&place, kind, Some(object), Role::CustomResource);
+        overlay.seed(&place, kind, Some(object), ObjectRole::CustomResource);
         overlay
     }
 
@@ -106,7 +106,7 @@ impl Overlay {
 
     /// Notes that these members of the release exist.
     pub(crate) fn note_listed<'i>(&self, resource: &Resource, ids: impl Iterator<Item = &'i ObjectId>) {
-        let place = |id: &ObjectId| Place {
+        let place = |id: &ObjectId| ObjectPlace {
             group: resource.api.group.clone(),
             resource: resource.api.plural.clone(),
             namespace: id.namespace.to_string(),
@@ -120,7 +120,7 @@ impl Overlay {
     }
 
     /// The object at a place, if it was touched and exists.
-    pub(crate) fn object(&self, place: &Place) -> Option<Arc<Value>> {
+    pub(crate) fn object(&self, place: &ObjectPlace) -> Option<Arc<Value>> {
         let key = self.journal().key(place)?;
         self.fake().store().objects.get(&key).cloned()
     }
@@ -151,7 +151,7 @@ impl Overlay {
     }
 
     /// Takes over an object as it is live. `None`: it does not exist.
-    fn seed(&self, place: &Place, kind: &ServedKind, live: Option<Arc<Value>>, role: Role) {
+    fn seed(&self, place: &ObjectPlace, kind: &ServedKind, live: Option<Arc<Value>>, role: ObjectRole) {
         let mut store = self.fake().store();
         store.serve(*kind);
         let known = store

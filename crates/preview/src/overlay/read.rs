@@ -4,11 +4,11 @@ use chartwright_core::identity::applyset::PART_OF_LABEL;
 use fake_apiserver::call::{ApiCall, CallAnswer, CallTarget, failure};
 use serde_json::Value;
 
-use super::{Answer, Overlay, Place, pass};
+use super::{Answer, ClusterOverlay, ObjectPlace, pass};
 
-impl Overlay {
+impl ClusterOverlay {
     pub(super) async fn get(&self, call: ApiCall, target: &CallTarget) -> CallAnswer {
-        let place = Place::of(target);
+        let place = ObjectPlace::of(target);
         let touched = self.journal().get(&place).map(|touched| touched.kind);
         if let Some(kind) = touched {
             self.serve_version(kind, target);
@@ -30,7 +30,7 @@ impl Overlay {
     }
 
     /// True if a user waits, and the operator looks whether an object exists that is no member of the release: its creation shows it.
-    fn counts_as_absent(&self, call: &ApiCall, place: &Place) -> bool {
+    fn counts_as_absent(&self, call: &ApiCall, place: &ObjectPlace) -> bool {
         self.is_quick() && call.is_of_metadata() && !self.journal().existing.contains(place)
     }
 
@@ -118,9 +118,9 @@ impl Overlay {
     }
 }
 
-fn place_of(item: &Value, target: &CallTarget) -> Place {
+fn place_of(item: &Value, target: &CallTarget) -> ObjectPlace {
     let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default().to_owned();
-    Place {
+    ObjectPlace {
         group: target.group.clone(),
         resource: target.resource.clone(),
         namespace: text("namespace"),

@@ -6,25 +6,25 @@ use fake_apiserver::call::{ApiCall, CallServer as _, ask};
 use fake_apiserver::{BUILT_IN, FakeServer, ServedKind};
 use serde_json::{Value, json};
 
-use super::{Overlay, Role};
+use super::{ClusterOverlay, ObjectRole};
 
 const MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 
 /// A cluster with a custom resource, and an overlay of it.
-fn world() -> (FakeServer, Overlay) {
+fn world() -> (FakeServer, ClusterOverlay) {
     let live = FakeServer::with_kinds(BUILT_IN);
     let overlay = over(&live, live.client("shop"), None);
     (live, overlay)
 }
 
 /// An overlay of a cluster, by a client.
-fn over(live: &FakeServer, client: kube::Client, checked_until: Option<Instant>) -> Overlay {
+fn over(live: &FakeServer, client: kube::Client, checked_until: Option<Instant>) -> ClusterOverlay {
     let kind = ServedKind::defined("a.test", "v1", "Web", "webs", true);
     live.store().serve(kind);
     let resource = json!({
         "apiVersion": "a.test/v1", "kind": "Web", "metadata": {"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
     });
-    Overlay::new(client, &kind, resource, checked_until)
+    ClusterOverlay::new(client, &kind, resource, checked_until)
 }
 
 /// A ConfigMap as the operator applies it: onto nothing, or onto a UID.
@@ -49,7 +49,7 @@ fn apply(name: &str, object: &Value) -> ApiCall {
 }
 
 /// Sends a call to the overlay.
-async fn send(overlay: &Overlay, call: ApiCall) -> (u16, Value) {
+async fn send(overlay: &ClusterOverlay, call: ApiCall) -> (u16, Value) {
     use http_body_util::BodyExt as _;
     let response = overlay.respond(call).await.unwrap();
     let status = response.status().as_u16();
@@ -57,7 +57,7 @@ async fn send(overlay: &Overlay, call: ApiCall) -> (u16, Value) {
     (status, serde_json::from_slice(&body).unwrap_or_default())
 }
 
-async fn get(overlay: &Overlay, path: &str) -> (u16, Value) {
+async fn get(overlay: &ClusterOverlay, path: &str) -> (u16, Value) {
     send(overlay, ApiCall::new("GET", path, &Value::Null)).await
 }
 
@@ -66,7 +66,7 @@ async fn write(live: &FakeServer, name: &str, object: &Value) -> Value {
     ask(live, apply(name, object)).await.unwrap().1
 }
 
-fn roles(overlay: &Overlay) -> Vec<(String, Role, bool)> {
+fn roles(overlay: &ClusterOverlay) -> Vec<(String, ObjectRole, bool)> {
     let journal = overlay.journal();
     let written = journal.objects.iter().filter(|(_, touched)| touched.is_written);
     written
@@ -113,9 +113,9 @@ async fn members_are_read_as_they_would_be() {
     assert_eq!(
         roles(&overlay),
         [
-            ("known", Role::Member, false),
-            ("new", Role::Member, false),
-            ("other", Role::Member, false)
+            ("known", ObjectRole::Member, false),
+            ("new", ObjectRole::Member, false),
+            ("other", ObjectRole::Member, false)
         ]
         .map(|(name, role, unchecked)| (name.to_owned(), role, unchecked))
     );
@@ -192,15 +192,15 @@ async fn own_objects_and_hooks_stay_in_the_overlay() {
     }
     assert_eq!(send(&overlay, apply("h", &hook)).await.0, 201);
     assert_eq!(overlay.custom_resource().unwrap()["status"]["a"], 1);
-    let found: Vec<(String, Role)> = roles(&overlay)
+    let found: Vec<(String, ObjectRole)> = roles(&overlay)
         .into_iter()
         .map(|(name, role, _)| (name, role))
         .collect();
     for (name, role) in [
-        ("s", Role::Own),
-        ("l", Role::Own),
-        ("a", Role::CustomResource),
-        ("h", Role::Hook),
+        ("s", ObjectRole::Own),
+        ("l", ObjectRole::Own),
+        ("a", ObjectRole::CustomResource),
+        ("h", ObjectRole::Hook),
     ] {
         assert!(found.contains(&(name.to_owned(), role)), "{name}: {found:?}");
     }
@@ -234,7 +234,7 @@ async fn nothing_is_checked_after_the_time_for_it() {
     assert_eq!(send(&overlay, delete).await.0, 200);
     assert_eq!(get(&overlay, &format!("{MAPS}/known")).await.1["data"]["a"], "2");
     assert_eq!(get(&overlay, &format!("{MAPS}/other")).await.0, 404);
-    let expected = ["known", "new", "other"].map(|name| (name.to_owned(), Role::Member, name != "other"));
+    let expected = ["known", "new", "other"].map(|name| (name.to_owned(), ObjectRole::Member, name != "other"));
     assert_eq!(roles(&overlay), expected);
 }
 
@@ -247,7 +247,7 @@ async fn watches_and_connections_are_not_answered() {
 }
 
 /// A cluster that answers every write with this failure.
-fn failing(status: u16, answer: Value) -> Overlay {
+fn failing(status: u16, answer: Value) -> ClusterOverlay {
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let answer = answer.clone();
         async move {
@@ -259,7 +259,7 @@ fn failing(status: u16, answer: Value) -> Overlay {
     let kind = ServedKind::defined("a.test", "v1", "Web", "webs", true);
     let resource =
         json!({"apiVersion": "a.test/v1", "kind": "Web", "metadata": {"name": "a", "namespace": "shop", "uid": "u"}});
-    Overlay::new(kube::Client::new(service, "shop"), &kind, resource, None)
+    ClusterOverlay::new(kube::Client::new(service, "shop"), &kind, resource, None)
 }
 
 #[tokio::test]
@@ -269,7 +269,7 @@ async fn a_webhook_without_dry_runs_leaves_the_object_as_rendered() {
         json!({"message": "admission webhook \"w\" does not support dry run"}),
     );
     assert_eq!(send(&overlay, apply("new", &member("new", "1", None))).await.0, 201);
-    assert_eq!(roles(&overlay), [("new".to_owned(), Role::Member, true)]);
+    assert_eq!(roles(&overlay), [("new".to_owned(), ObjectRole::Member, true)]);
 }
 
 #[tokio::test]
@@ -301,14 +301,14 @@ async fn a_namespace_of_the_same_run_is_no_refusal() {
     object["metadata"]["namespace"] = "there".into();
     assert_eq!(send(&overlay, elsewhere(&object)).await.0, 404);
     // Another run created it.
-    let place = super::Place {
+    let place = super::ObjectPlace {
         group: String::new(),
         resource: "namespaces".into(),
         namespace: String::new(),
         name: "there".into(),
     };
     let kind = BUILT_IN.iter().find(|kind| kind.plural == "namespaces").unwrap();
-    overlay.seed(&place, kind, None, Role::Member);
+    overlay.seed(&place, kind, None, ObjectRole::Member);
     assert_eq!(send(&overlay, elsewhere(&object)).await.0, 201);
-    assert!(roles(&overlay).contains(&("new".to_owned(), Role::Member, true)));
+    assert!(roles(&overlay).contains(&("new".to_owned(), ObjectRole::Member, true)));
 }

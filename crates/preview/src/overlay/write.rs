@@ -11,7 +11,7 @@ use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::read::describe;
-use super::{Answer, Overlay, Place, Role, Touched, pass, path_of, read_of};
+use super::{Answer, ClusterOverlay, ObjectPlace, ObjectRole, Touched, pass, path_of, read_of};
 use crate::server::dry_run;
 
 /// Metadata that a change keeps as it is live.
@@ -24,13 +24,13 @@ const SYSTEM: [&str; 6] = [
     "managedFields",
 ];
 
-impl Overlay {
+impl ClusterOverlay {
     pub(super) async fn write(&self, call: ApiCall, mut target: CallTarget) -> CallAnswer {
         let body: Value = serde_json::from_slice(&call.body).unwrap_or_default();
         if target.name.is_empty() {
             target.name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         }
-        let place = Place::of(&target);
+        let place = ObjectPlace::of(&target);
         if is_event(&place) {
             return pass((201, body));
         }
@@ -47,7 +47,7 @@ impl Overlay {
             let message = format!("{} \"{}\" not found", target.resource, target.name);
             return Ok(failure(404, "NotFound", &message));
         };
-        if touched.role != Role::Member {
+        if touched.role != ObjectRole::Member {
             return self.write_local(&call, &target, false).await;
         }
         if call.method == Method::DELETE {
@@ -82,13 +82,13 @@ impl Overlay {
         body: &Value,
     ) -> Result<Option<fake_apiserver::call::CallResponse>, BoxError> {
         let creates = call.method == Method::POST || body["metadata"]["resourceVersion"] == NO_VERSION;
-        if !creates || self.role_of(&Place::of(target), body) != Role::Member {
+        if !creates || self.role_of(&ObjectPlace::of(target), body) != ObjectRole::Member {
             return Ok(None);
         }
         let Some(kind) = kind_of(target, body) else {
             return Ok(None);
         };
-        let place = Place::of(target);
+        let place = ObjectPlace::of(target);
         let is_unchecked = self.is_unchecked(target);
         let (status, object) = if is_unchecked {
             (404, Value::Null)
@@ -101,13 +101,13 @@ impl Overlay {
         }
         let answer = (status, object);
         if is_unchecked || is_without_dry_run(&answer) || self.lacks_prerequisite(target, &answer) {
-            self.seed(&place, &kind, None, Role::Member);
+            self.seed(&place, &kind, None, ObjectRole::Member);
             let answer = self.write_local(call, target, true).await?;
             self.note_new_kinds(target);
             return Ok(Some(answer));
         }
         if status < 300 {
-            self.seed(&place, &kind, None, Role::Member);
+            self.seed(&place, &kind, None, ObjectRole::Member);
         }
         Ok(Some(self.take_answer(call, target, answer).await?))
     }
@@ -119,10 +119,10 @@ impl Overlay {
 
     /// Reads the object that a write is about.
     async fn read_for_write(&self, call: &ApiCall, target: &CallTarget, body: &Value) -> Result<(), BoxError> {
-        let place = Place::of(target);
-        // A hook runs again whatever is left of its last run.
+        let place = ObjectPlace::of(target);
+        // A hook runs again even if objects of its last run are left.
         let role_of_body = self.role_of(&place, body);
-        let is_unread = self.is_quick() && role_of_body == Role::Hook;
+        let is_unread = self.is_quick() && role_of_body == ObjectRole::Hook;
         let (status, object) = if is_unread || self.journal().is_new_kind(target) {
             (404, Value::Null)
         } else {
@@ -149,34 +149,34 @@ impl Overlay {
             // The writer states what the object is to be.
             (_, true) => role_of_body,
             (Some(live), false) => self.role_of(&place, live),
-            (None, false) => Role::Own,
+            (None, false) => ObjectRole::Own,
         };
         self.seed(&place, &kind, live.map(Arc::new), role);
         Ok(())
     }
 
     /// What an object is. `object`: as it is written, or live.
-    fn role_of(&self, place: &Place, object: &Value) -> Role {
+    fn role_of(&self, place: &ObjectPlace, object: &Value) -> ObjectRole {
         let annotations = &object["metadata"]["annotations"];
         if *place == self.0.custom_resource {
-            Role::CustomResource
+            ObjectRole::CustomResource
         } else if annotations[HOOK_RUN].is_string() {
-            Role::Hook
+            ObjectRole::Hook
         } else if place.is("coordination.k8s.io", "leases")
             || place.is("", "pods") && !annotations[TRACKING_ANNOTATION].is_string()
         {
-            Role::Own
+            ObjectRole::Own
         } else if place.is("", "secrets") && !annotations[TRACKING_ANNOTATION].is_string() {
             // Record, random results, hooks and renders of the release; and the release Secrets of Helm.
-            Role::Own
+            ObjectRole::Own
         } else {
-            Role::Member
+            ObjectRole::Member
         }
     }
 
     /// Takes over what the API server would make of a write.
     async fn take_answer(&self, call: &ApiCall, target: &CallTarget, (status, object): Answer) -> CallAnswer {
-        let place = Place::of(target);
+        let place = ObjectPlace::of(target);
         if status >= 300 {
             self.note_refusal(&place, status, &object);
             return pass((status, object));
@@ -201,7 +201,7 @@ impl Overlay {
     /// Writes a member that this run has written before. The API server knows only the live object, so the write is merged here, and the
     /// API server checks the change from the live object.
     async fn write_again(&self, call: ApiCall, target: &CallTarget, touched: &Touched) -> CallAnswer {
-        let place = Place::of(target);
+        let place = ObjectPlace::of(target);
         let current = self.object(&place);
         let uid = |object: &Value| object["metadata"]["uid"].clone();
         let base = touched
@@ -238,7 +238,7 @@ impl Overlay {
 
     /// Deletes a member: the API server checks whether it may be deleted. Finalizers of others do not delay it here.
     async fn delete(&self, call: ApiCall, target: &CallTarget, touched: &Touched) -> CallAnswer {
-        let place = Place::of(target);
+        let place = ObjectPlace::of(target);
         let (refusal, object) = self.ask_local(&dry_run(complete(&call))).await;
         if refusal >= 300 {
             return pass((refusal, object));
@@ -265,7 +265,7 @@ impl Overlay {
 
     /// Writes into the overlay only.
     async fn write_local(&self, call: &ApiCall, target: &CallTarget, is_unchecked: bool) -> CallAnswer {
-        let place = Place::of(target);
+        let place = ObjectPlace::of(target);
         let before = self.object(&place);
         // The version of a live object that the call names is that of the overlay's copy.
         let response = self.local(call).await?;
@@ -284,7 +284,7 @@ impl Overlay {
         Ok(response)
     }
 
-    fn note_refusal(&self, place: &Place, status: u16, body: &Value) {
+    fn note_refusal(&self, place: &ObjectPlace, status: u16, body: &Value) {
         // The operator reads the object and tries again.
         if status == 409 {
             return;
@@ -296,7 +296,7 @@ impl Overlay {
 
     /// True if the API server refuses a creation because a namespace does not exist that this run creates.
     fn lacks_prerequisite(&self, target: &CallTarget, (status, body): &Answer) -> bool {
-        let namespace = Place {
+        let namespace = ObjectPlace {
             group: String::new(),
             resource: "namespaces".to_owned(),
             namespace: String::new(),
@@ -319,7 +319,7 @@ impl Overlay {
         if target.group != "apiextensions.k8s.io" {
             return;
         }
-        let place = Place::of(target);
+        let place = ObjectPlace::of(target);
         let Some(definition) = self.object(&place) else {
             return;
         };
@@ -345,7 +345,7 @@ fn is_without_dry_run((status, body): &Answer) -> bool {
     *status == 400 && message.contains("does not support dry run")
 }
 
-fn is_event(place: &Place) -> bool {
+fn is_event(place: &ObjectPlace) -> bool {
     place.resource == "events" && matches!(place.group.as_str(), "" | "events.k8s.io")
 }
 

@@ -44,7 +44,7 @@ fn project() -> tempfile::TempDir {
         kind: kind.resource.kind.clone(),
         ..crd::Names::default()
     };
-    let source = crd::Source::of(chart.load().unwrap(), chart.files.clone()).unwrap();
+    let source = crd::ChartValues::of(chart.load().unwrap(), chart.files.clone()).unwrap();
     let generated = crd::generate(&source, names, &crd::Overlay::default(), crd::Surroundings::default()).unwrap();
     let placed = chart.into_place(&project, true, false).unwrap();
     write(api::create(&mut project, &kind, &placed, &generated.definition()).unwrap());

@@ -24,7 +24,7 @@ use chartwright_watches::names::{DNS_LABEL, is_dns_label};
 pub use definition::{Names, Scale};
 pub use overlay::Overlay;
 use schema::FieldSchema;
-pub use values::{Source, as_spec, own_as_spec};
+pub use values::{ChartValues, as_spec, own_as_spec};
 
 /// What a definition is made of.
 pub struct Generated {
@@ -66,7 +66,7 @@ impl<'a> Surroundings<'a> {
 /// # Errors
 /// What is wrong with the chart's values or with the overlay.
 pub fn generate(
-    source: &Source,
+    source: &ChartValues,
     mut names: Names,
     overlay: &Overlay,
     surroundings: Surroundings<'_>,

@@ -30,7 +30,7 @@ fn names() -> Names {
 fn made(case: &Path) -> Generated {
     let overlay = fs::read_to_string(case.join("overlay.yaml")).unwrap_or_default();
     let overlay = Overlay::read("overlay.yaml", &overlay).unwrap();
-    let source = Source::load(&case.join("chart")).unwrap();
+    let source = ChartValues::load(&case.join("chart")).unwrap();
     generate(&source, names(), &overlay, Surroundings::default()).unwrap()
 }
 
@@ -64,7 +64,7 @@ fn charts_become_the_expected_definitions() {
 fn default_values_fit_their_own_definition() {
     for case in fixtures() {
         let generated = made(&case);
-        let mut spec = as_spec(&Source::load(&case.join("chart")).unwrap()).unwrap();
+        let mut spec = as_spec(&ChartValues::load(&case.join("chart")).unwrap()).unwrap();
         // What the overlays and schemas of the fixtures require beyond the defaults.
         spec["token"] = "abc".into();
         spec["owner"] = json!({"name": "a"});
@@ -82,7 +82,7 @@ fn default_values_fit_their_own_definition() {
 
 #[test]
 fn an_overlay_error_names_its_place() {
-    let source = Source::load(&fixtures()[0].parent().unwrap().join("overlay/chart")).unwrap();
+    let source = ChartValues::load(&fixtures()[0].parent().unwrap().join("overlay/chart")).unwrap();
     for (text, expected) in [
         ("shortName: x", "o.yaml:1:1: "),
         ("fields:\n  size: {minimun: 1}", "o.yaml:2:"),

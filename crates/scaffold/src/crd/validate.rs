@@ -13,14 +13,14 @@ use chartwright_core::crds::compare::{is_open, kind, list};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueProblem {
     /// From the value on that was checked.
-    pub path: Vec<PathStep>,
+    pub path: Vec<ValueStep>,
     pub what: String,
     pub of: Of,
 }
 
 /// A step into a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PathStep {
+pub enum ValueStep {
     Key(String),
     Index(usize),
 }
@@ -49,9 +49,9 @@ impl ValueProblem {
         for step in &self.path {
             // Writing to a string does not fail.
             let _ = match step {
-                PathStep::Key(key) if text.is_empty() => write!(text, "{key}"),
-                PathStep::Key(key) => write!(text, ".{key}"),
-                PathStep::Index(index) => write!(text, "[{index}]"),
+                ValueStep::Key(key) if text.is_empty() => write!(text, "{key}"),
+                ValueStep::Key(key) => write!(text, ".{key}"),
+                ValueStep::Index(index) => write!(text, "[{index}]"),
             };
         }
         format!("{text} {}", self.what)
@@ -60,7 +60,7 @@ impl ValueProblem {
 
 #[derive(Default)]
 struct ValueChecker {
-    path: Vec<PathStep>,
+    path: Vec<ValueStep>,
     found: Vec<ValueProblem>,
 }
 
@@ -73,7 +73,7 @@ impl ValueChecker {
         });
     }
 
-    fn within(&mut self, step: PathStep, work: impl FnOnce(&mut Self)) {
+    fn within(&mut self, step: ValueStep, work: impl FnOnce(&mut Self)) {
         self.path.push(step);
         work(self);
         self.path.pop();
@@ -108,7 +108,7 @@ impl ValueChecker {
                     let inner = schema["properties"].get(key);
                     let inner = inner.or_else(|| schema.get("additionalProperties").filter(|inner| inner.is_object()));
                     let is_open = is_open(schema) || schema["additionalProperties"] == true || kind == "any";
-                    self.within(PathStep::Key(key.clone()), |checker| match inner {
+                    self.within(ValueStep::Key(key.clone()), |checker| match inner {
                         Some(schema) => checker.check(schema, member),
                         None if is_open => {}
                         None => checker.report(Of::Key, "is unknown to the CRD, and would be dropped"),
@@ -117,7 +117,7 @@ impl ValueChecker {
             }
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    self.within(PathStep::Index(index), |checker| checker.check(&schema["items"], item));
+                    self.within(ValueStep::Index(index), |checker| checker.check(&schema["items"], item));
                 }
             }
             _ => {}
@@ -137,7 +137,7 @@ impl ValueChecker {
             for key in list(&schema["required"]).iter().filter_map(Value::as_str) {
                 let has_default = schema["properties"][key].get("default").is_some();
                 if value.get(key).is_none() && !has_default {
-                    self.within(PathStep::Key(key.to_owned()), |checker| {
+                    self.within(ValueStep::Key(key.to_owned()), |checker| {
                         checker.report(Of::Absent, "is missing")
                     });
                 }

@@ -14,10 +14,10 @@ use super::structural::{At, Converter};
 use super::usage::Usage;
 
 /// The values of a chart with their text, which the loader of charts doesn't keep.
-pub struct Source {
+pub struct ChartValues {
     pub chart: Chart,
     values: String,
-    subcharts: Vec<Source>,
+    subcharts: Vec<ChartValues>,
 }
 
 /// What a custom resource's values are made of.
@@ -28,7 +28,7 @@ pub struct Values {
     pub warnings: Vec<String>,
 }
 
-impl Source {
+impl ChartValues {
     /// Reads a folder or a `.tgz`.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Source {
     pub fn load(path: &Path) -> Result<Self> {
         let chart = Chart::load(path).with_context(|| path.display().to_string())?;
         let files = chart::read_files(path).with_context(|| path.display().to_string())?;
-        Source::of(chart, files)
+        ChartValues::of(chart, files)
     }
 
     /// The same from the files of a folder, which make this chart.
@@ -57,10 +57,10 @@ impl Source {
             let (name, version) = (text("name"), text("version"));
             let is_it = |chart: &Chart| chart.metadata.name == name && chart.metadata.version == version;
             if let Some(at) = loaded.iter().position(is_it) {
-                subcharts.push(Source::of(loaded.swap_remove(at), files)?);
+                subcharts.push(ChartValues::of(loaded.swap_remove(at), files)?);
             }
         }
-        Ok(Source {
+        Ok(ChartValues {
             chart,
             values,
             subcharts,
@@ -68,7 +68,7 @@ impl Source {
     }
 
     /// The subcharts under the keys of their values. What isn't there is named in `missing`.
-    fn keyed(&self, missing: &mut Vec<String>) -> Vec<(String, &Source)> {
+    fn keyed(&self, missing: &mut Vec<String>) -> Vec<(String, &ChartValues)> {
         let mut keyed = Vec::new();
         let mut declared = vec![false; self.subcharts.len()];
         for dependency in &self.chart.metadata.dependencies {
@@ -76,7 +76,7 @@ impl Source {
                 .into_iter()
                 .find(|name| !name.is_empty());
             let key = key.cloned().unwrap_or_default();
-            let is_it = |source: &Source| {
+            let is_it = |source: &ChartValues| {
                 let found = &source.chart.metadata;
                 found.name == dependency.name && version::compatible(&dependency.version, &found.version)
             };
@@ -277,7 +277,7 @@ fn folders(files: Vec<File>) -> Result<Vec<Vec<File>>> {
 }
 
 /// The default values as a custom resource can say them, with those of subcharts.
-pub fn as_spec(source: &Source) -> Result<Value> {
+pub fn as_spec(source: &ChartValues) -> Result<Value> {
     let mut spec = Map::new();
     for (key, below) in source.keyed(&mut Vec::new()) {
         spec.insert(key, as_spec(below)?);
@@ -289,6 +289,6 @@ pub fn as_spec(source: &Source) -> Result<Value> {
 }
 
 /// What the chart's own `values.yaml` says; whole numbers stay such.
-pub fn own_as_spec(source: &Source) -> Result<Value> {
+pub fn own_as_spec(source: &ChartValues) -> Result<Value> {
     Ok(infer::to_json(&go_yaml::parse(source.values.as_bytes())?))
 }

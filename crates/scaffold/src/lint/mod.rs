@@ -33,7 +33,7 @@ pub struct Linted {
 }
 
 /// What is looked at.
-enum Target {
+enum LintTarget {
     /// A folder, and the watches file in it.
     Project(PathBuf, String),
     /// A chart alone.
@@ -45,15 +45,15 @@ enum Target {
 /// # Errors
 /// There is neither.
 pub fn lint(path: &Path) -> anyhow::Result<Linted> {
-    let target = Target::of(path)?;
-    let (Target::Project(root, _) | Target::Chart(root)) = &target;
+    let target = LintTarget::of(path)?;
+    let (LintTarget::Project(root, _) | LintTarget::Chart(root)) = &target;
     let mut report = LintReport {
         root: root.clone(),
         findings: Vec::new(),
     };
     match &target {
-        Target::Project(_, file) => watches::check(file, &mut report),
-        Target::Chart(_) => {
+        LintTarget::Project(_, file) => watches::check(file, &mut report),
+        LintTarget::Chart(_) => {
             if let Some(examined) = chart::check("", Vec::new(), Arc::default(), &mut report) {
                 privileges::check(&examined, None, &mut report);
             }
@@ -68,7 +68,7 @@ pub fn lint(path: &Path) -> anyhow::Result<Linted> {
     })
 }
 
-impl Target {
+impl LintTarget {
     fn of(path: &Path) -> anyhow::Result<Self> {
         let metadata = std::fs::metadata(path).with_context(|| path.display().to_string())?;
         if !metadata.is_dir() {
@@ -82,13 +82,13 @@ impl Target {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let root = folder.unwrap_or(Path::new(".")).to_owned();
             return Ok(match name.as_str() {
-                "Chart.yaml" => Target::Chart(root),
-                _ => Target::Project(root, name),
+                "Chart.yaml" => LintTarget::Chart(root),
+                _ => LintTarget::Project(root, name),
             });
         }
         match (path.join("watches.yaml").is_file(), path.join("Chart.yaml").is_file()) {
-            (true, _) => Ok(Target::Project(path.to_owned(), "watches.yaml".to_owned())),
-            (false, true) => Ok(Target::Chart(path.to_owned())),
+            (true, _) => Ok(LintTarget::Project(path.to_owned(), "watches.yaml".to_owned())),
+            (false, true) => Ok(LintTarget::Chart(path.to_owned())),
             (false, false) => bail!(
                 "{}: there is neither a watches.yaml nor a Chart.yaml in this folder",
                 path.display()

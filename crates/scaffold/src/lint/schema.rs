@@ -5,7 +5,7 @@ use go_yaml::{Data, Node};
 use serde_json::Value;
 
 use super::yaml;
-use crate::crd::validate::{self, Of, PathStep};
+use crate::crd::validate::{self, Of, ValueStep};
 
 type SchemaFindings = Vec<((usize, usize), String)>;
 
@@ -26,7 +26,7 @@ pub(super) fn check(schema: &Value, object: &Node, value: &Value) -> SchemaFindi
 }
 
 /// Where the end of a path stands, or what it should stand in.
-fn place(root: &Node, path: &[PathStep], of: Of) -> (usize, usize) {
+fn place(root: &Node, path: &[ValueStep], of: Of) -> (usize, usize) {
     let Some((last, before)) = path.split_last() else {
         return yaml::place(root);
     };
@@ -44,13 +44,13 @@ fn place(root: &Node, path: &[PathStep], of: Of) -> (usize, usize) {
 }
 
 /// Key and value of a step.
-fn into<'n>(node: &'n Node, step: &PathStep) -> Option<(Option<&'n Node>, &'n Node)> {
+fn into<'n>(node: &'n Node, step: &ValueStep) -> Option<(Option<&'n Node>, &'n Node)> {
     match (step, &node.data) {
-        (PathStep::Key(name), _) => {
+        (ValueStep::Key(name), _) => {
             let (_, key, value) = yaml::entries(node).find(|(own, ..)| own == name)?;
             Some((Some(key), value))
         }
-        (PathStep::Index(index), Data::List(items)) => items.get(*index).map(|item| (None, item)),
+        (ValueStep::Index(index), Data::List(items)) => items.get(*index).map(|item| (None, item)),
         _ => None,
     }
 }

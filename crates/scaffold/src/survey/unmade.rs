@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use go_template::commands::{self, Command, GuardKind, Piece, Word};
+use go_template::commands::{self, GuardKind, Piece, TemplateCommand, Word};
 use serde_json::{Value, json};
 
 use super::put;
@@ -185,7 +185,7 @@ fn wanted(piece: &Piece, prefix: &[String]) -> (Vec<ValueCondition>, bool) {
     (all, is_open)
 }
 
-fn wanted_by(command: &Command, dot: Option<&[String]>, prefix: &[String]) -> Vec<ValueCondition> {
+fn wanted_by(command: &TemplateCommand, dot: Option<&[String]>, prefix: &[String]) -> Vec<ValueCondition> {
     let path_of = |word: &Word| match word {
         Word::Path(names) => match names.iter().position(|name| name == "Values") {
             Some(start) => {

@@ -133,7 +133,7 @@ pub struct TemplateArgs {
 
     /// Read capabilities and lookups from the cluster with `server` [default: client]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "client")]
-    pub dry_run: Option<DryRun>,
+    pub dry_run: Option<DryRunMode>,
 
     /// Old name of --dry-run=server
     #[arg(long, hide = true)]
@@ -183,7 +183,7 @@ pub struct TemplateArgs {
 
 /// Values of `--dry-run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DryRun {
+pub enum DryRunMode {
     #[value(alias = "true")]
     Client,
     Server,
@@ -192,7 +192,7 @@ pub enum DryRun {
 impl TemplateArgs {
     /// True if the command contacts a cluster.
     pub fn needs_cluster(&self) -> bool {
-        self.validate || self.dry_run == Some(DryRun::Server)
+        self.validate || self.dry_run == Some(DryRunMode::Server)
     }
 
     /// Returns the arguments that set values. Relative paths start from `base`.
@@ -272,9 +272,9 @@ mod tests {
             assert_eq!(read(line).debug, on, "{line}");
         }
         for (line, dry_run) in [
-            ("c --dry-run", DryRun::Client),
-            ("c --dry-run=true", DryRun::Client),
-            ("c --dry-run=server", DryRun::Server),
+            ("c --dry-run", DryRunMode::Client),
+            ("c --dry-run=true", DryRunMode::Client),
+            ("c --dry-run=server", DryRunMode::Server),
         ] {
             assert_eq!(read(line).dry_run, Some(dry_run), "{line}");
         }

@@ -1,7 +1,7 @@
 //! The source line of an error in a template, with a caret below, for standard error.
 
 use helm_template::Chart;
-use helm_template::render::Place;
+use helm_template::render::TemplatePlace;
 
 /// Maximum length of a printed source line, in characters.
 const WIDTH: usize = 120;
@@ -9,7 +9,7 @@ const WIDTH: usize = 120;
 /// Formats the source line of a place. Returns `None` if the place is in no template of the chart. Does not resolve chart aliases.
 ///
 /// Shows template sources only, never values.
-pub fn format_excerpt(chart: &Chart, place: &Place) -> Option<String> {
+pub fn format_excerpt(chart: &Chart, place: &TemplatePlace) -> Option<String> {
     let source = chart.template(&place.file)?.data.to_text();
     let shown = source.lines().nth(place.line.checked_sub(1)?)?.trim_end();
     let column = place.column;
@@ -57,9 +57,9 @@ mod tests {
         chart
     }
 
-    fn place(file: &str, line: usize, column: Option<usize>) -> Place {
+    fn place(file: &str, line: usize, column: Option<usize>) -> TemplatePlace {
         let file = file.to_owned();
-        Place { file, line, column }
+        TemplatePlace { file, line, column }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
-use helm_template::render::{Hook, Rendered, StreamOptions, document};
+use helm_template::render::{HookManifest, Rendered, StreamOptions, document};
 
 /// The folder that manifests are written to.
 pub struct OutputFolder<'a> {
@@ -48,9 +48,9 @@ impl OutputFolder<'_> {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn write_hooks(&mut self, hooks: &[Hook], options: StreamOptions) -> Result<(), String> {
+    pub fn write_hooks(&mut self, hooks: &[HookManifest], options: StreamOptions) -> Result<(), String> {
         let below = self.release_folder();
-        for Hook { manifest, .. } in hooks.iter().filter(|hook| options.has(hook)) {
+        for HookManifest { manifest, .. } in hooks.iter().filter(|hook| options.has(hook)) {
             let exists = self.base.join(&below).join(&manifest.source).exists();
             self.write_file(&below, &manifest.source, &manifest.text, exists)?;
         }

@@ -29,7 +29,7 @@ use go_yaml::GO_MAX_DEPTH;
 use helm_template::Chart;
 use helm_template::chart::Warning;
 use helm_template::render::{
-    Capabilities, Engine, Error, Input, KubeVersion, Limits, Lookup, NoCluster, Release, Rendered, StreamOptions,
+    Capabilities, Engine, Error, Input, KubeVersion, Limits, Lookup, NoCluster, ReleaseObject, Rendered, StreamOptions,
     bad_stream, on_large_stack, render_text, show_only, to_stream,
 };
 
@@ -152,10 +152,10 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut T
         // As in Helm, the versions of the command line are ignored.
         capabilities = cluster.snapshot.capabilities.clone();
     }
-    let release = Release {
+    let release = ReleaseObject {
         is_install: !args.is_upgrade,
         is_upgrade: args.is_upgrade,
-        ..Release::install(&name, kubeconfig::find_namespace(args, dir))
+        ..ReleaseObject::install(&name, kubeconfig::find_namespace(args, dir))
     };
     let input = Input {
         raw_texts,

@@ -12,7 +12,7 @@ use similar::TextDiff;
 
 use super::{against, project};
 use crate::cli::stdout::{note, stdout};
-use chartwright_scaffold::crd::{Generated, Names, Overlay, Scale, Source, Surroundings, definition, generate};
+use chartwright_scaffold::crd::{ChartValues, Generated, Names, Overlay, Scale, Surroundings, definition, generate};
 use chartwright_scaffold::printable::to_yaml;
 use chartwright_watches as watches;
 
@@ -191,7 +191,7 @@ fn generate_from_chart(args: &CrdArgs, chart: &Path) -> Result<GeneratedCrd> {
         columns: Vec::new(),
     };
     let overlay = read_overlay(chart, args.overlay.as_deref())?;
-    let generated = generate(&Source::load(chart)?, names, &overlay, Surroundings::default())?;
+    let generated = generate(&ChartValues::load(chart)?, names, &overlay, Surroundings::default())?;
     let present = args.output.as_deref().map(read_definition_file).transpose()?.flatten();
     let mut definition = generated.definition();
     if let Some((_, old)) = &present {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::crd::{GeneratedCrd, read_overlay};
 use crate::cli::stdout::note;
-use chartwright_scaffold::crd::{Generated, Names, Source, Surroundings, definition, generate};
+use chartwright_scaffold::crd::{ChartValues, Generated, Names, Surroundings, definition, generate};
 use chartwright_watches::{Watch, names::is_built_in};
 
 /// Generates the definitions of a project's watches. Watches of one kind become versions of one definition. Watches of one version
@@ -82,5 +82,10 @@ fn generate_for_watch(watch: &Watch, old: Option<&Value>) -> Result<Generated> {
         definition::keep_names(&mut names, old);
     }
     names.columns.clear();
-    generate(&Source::load(&watch.chart)?, names, &overlay, Surroundings::of(watch))
+    generate(
+        &ChartValues::load(&watch.chart)?,
+        names,
+        &overlay,
+        Surroundings::of(watch),
+    )
 }

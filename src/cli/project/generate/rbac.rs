@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::cli::stdout::{note, print_line, stdout};
 use chartwright_scaffold::printable::to_yaml;
 use chartwright_scaffold::project::{self, Project};
-use chartwright_scaffold::rights::{self, Role, RoleOptions};
+use chartwright_scaffold::rights::{self, GeneratedRole, RoleOptions};
 use chartwright_scaffold::tree::FileTree;
 use chartwright_watches as watches;
 
@@ -85,7 +85,7 @@ pub fn run(args: &RbacArgs) -> Result<ExitCode> {
     };
     let role = rights::role(&rights::surveys(&root, &watches, None)?, &args.name, options);
     let text = role.to_yaml()?;
-    let Role {
+    let GeneratedRole {
         object,
         notes,
         warnings,

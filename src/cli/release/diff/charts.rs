@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
-use super::select::Target;
+use super::select::DiffTarget;
 use crate::cli::chart::render::load_engine;
 use crate::cli::stdout::note;
 use chartwright_operator::reconcile::Unit;
@@ -19,7 +19,7 @@ use helm_template::render::Engine;
 type LoadedChart = Result<(Arc<Engine>, Stamp), String>;
 
 /// Charts, each loaded once.
-pub(super) struct Charts {
+pub(super) struct DiffCharts {
     /// In the place of every watch's chart.
     other: Option<Arc<Engine>>,
     loaded: HashMap<PathBuf, LoadedChart>,
@@ -27,11 +27,11 @@ pub(super) struct Charts {
     names: HashMap<PathBuf, Option<String>>,
 }
 
-impl Charts {
+impl DiffCharts {
     /// Loads the chart that is named in the place of the watches' own.
     pub(super) fn new(other: Option<&str>, version: &str) -> anyhow::Result<Self> {
         let other = other.map(|chart| fetch_chart(chart, version)).transpose()?;
-        Ok(Charts {
+        Ok(DiffCharts {
             other,
             loaded: HashMap::new(),
             names: HashMap::new(),
@@ -40,7 +40,7 @@ impl Charts {
 
     /// Removes the releases that `--chart` is not for. Returns lines about them, and about releases whose chart has another name and that
     /// stay because they were named.
-    pub(super) fn keep_same_name(&mut self, choice: Choice, targets: &mut Vec<Target>) -> Vec<String> {
+    pub(super) fn keep_same_name(&mut self, choice: Choice, targets: &mut Vec<DiffTarget>) -> Vec<String> {
         let Some(other) = self.other.clone() else {
             return Vec::new();
         };
@@ -64,7 +64,7 @@ impl Charts {
     }
 
     /// The unit of one release. Each has its own, so that no rollout limit of the watch delays the others.
-    pub(super) fn unit(&mut self, target: &Target) -> anyhow::Result<Arc<Unit>> {
+    pub(super) fn unit(&mut self, target: &DiffTarget) -> anyhow::Result<Arc<Unit>> {
         let watch = target.watch.clone();
         let (engine, stamp) = match &self.other {
             // The chart on disk is not the one that is previewed, and does not change it.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use chartwright_core::diff::{ReleaseDiff, Verdict};
+use chartwright_core::diff::{DiffVerdict, ReleaseDiff};
 
 use super::output::DiffResult;
 use super::text::{chart, counts, objects, title};
@@ -11,7 +11,7 @@ pub(super) fn render(result: &DiffResult) -> String {
     let mut out = format!("**{}**\n", result.totals());
     let is_single = result.releases.len() == 1;
     for diff in &result.releases {
-        if diff.verdict() != Verdict::Unchanged || !diff.notes.is_empty() || !diff.held.is_empty() || is_single {
+        if diff.verdict() != DiffVerdict::Unchanged || !diff.notes.is_empty() || !diff.held.is_empty() || is_single {
             release(diff, &mut out);
         }
     }

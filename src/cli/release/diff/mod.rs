@@ -16,12 +16,12 @@ use clap::{Args, ValueEnum};
 use futures::stream::{StreamExt as _, iter};
 use serde_json::Value;
 
-use self::charts::{Charts, Choice};
+use self::charts::{Choice, DiffCharts};
 use self::output::{DiffResult, FailedRelease};
-use self::select::Target;
+use self::select::DiffTarget;
 use crate::cli::release::operator_keys::OperatorArgs;
 use crate::cli::stdout::{is_closed, note, show_error};
-use chartwright_core::diff::{Refusal, ReleaseDiff, Verdict};
+use chartwright_core::diff::{DiffVerdict, Refusal, ReleaseDiff};
 use chartwright_operator::STACK_BYTES;
 use chartwright_operator::cluster;
 use chartwright_operator::reconcile::Unit;
@@ -174,9 +174,9 @@ pub fn run(args: &DiffArgs) -> ExitCode {
         Ok(result.verdict())
     });
     match result {
-        Ok(Verdict::Unchanged) => ExitCode::SUCCESS,
-        Ok(Verdict::Changed) => ExitCode::FAILURE,
-        Ok(Verdict::Refused) => ExitCode::from(FAILED),
+        Ok(DiffVerdict::Unchanged) => ExitCode::SUCCESS,
+        Ok(DiffVerdict::Changed) => ExitCode::FAILURE,
+        Ok(DiffVerdict::Refused) => ExitCode::from(FAILED),
         Err(error) if is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
             show_error(format_args!("Error: {error:#}\n"));
@@ -191,7 +191,7 @@ fn previewed(args: &DiffArgs) -> anyhow::Result<DiffResult> {
         note!("warning: {warning}");
     }
     let files = args.filename.as_deref().map(edit::read_file).transpose()?;
-    let mut charts = Charts::new(args.chart.as_deref(), &args.chart_version)?;
+    let mut charts = DiffCharts::new(args.chart.as_deref(), &args.chart_version)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_stack_size(STACK_BYTES)
         .enable_all()
@@ -228,7 +228,7 @@ fn previewed(args: &DiffArgs) -> anyhow::Result<DiffResult> {
 }
 
 /// Previews the releases concurrently. The result has their order.
-async fn preview_all(cluster: &PreviewCluster, mut charts: Charts, targets: Vec<Target>) -> DiffResult {
+async fn preview_all(cluster: &PreviewCluster, mut charts: DiffCharts, targets: Vec<DiffTarget>) -> DiffResult {
     let count = targets.len();
     let mut progress = ProgressLine::new();
     let mut prepared = Vec::with_capacity(count);
@@ -263,7 +263,7 @@ async fn preview_all(cluster: &PreviewCluster, mut charts: Charts, targets: Vec<
     result
 }
 
-async fn preview_one(cluster: &PreviewCluster, target: Target, unit: Arc<Unit>) -> anyhow::Result<ReleaseDiff> {
+async fn preview_one(cluster: &PreviewCluster, target: DiffTarget, unit: Arc<Unit>) -> anyhow::Result<ReleaseDiff> {
     let live = target.live.as_ref();
     let edited = check_edit(&cluster.client, &target.resource, live, target.wanted.clone()).await;
     let edited = match edited {
@@ -279,7 +279,7 @@ async fn preview_one(cluster: &PreviewCluster, target: Target, unit: Arc<Unit>) 
     Ok(diff)
 }
 
-impl Target {
+impl DiffTarget {
     /// The release of an edit that the API server does not accept.
     fn refused(&self, unit: &Unit, message: String) -> ReleaseDiff {
         let mut diff = ReleaseDiff {

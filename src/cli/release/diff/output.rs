@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use chartwright_core::diff::{ObjectChange, ReleaseDiff, Verdict, summarize};
+use chartwright_core::diff::{DiffVerdict, ObjectChange, ReleaseDiff, summarize};
 use serde::Serialize;
 use serde_json::json;
 
@@ -25,9 +25,9 @@ pub(super) struct DiffResult {
 }
 
 impl DiffResult {
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(super) fn verdict(&self) -> DiffVerdict {
         if !self.failed.is_empty() {
-            return Verdict::Refused;
+            return DiffVerdict::Refused;
         }
         self.releases.iter().map(ReleaseDiff::verdict).max().unwrap_or_default()
     }
@@ -48,7 +48,7 @@ impl DiffResult {
         }
     }
 
-    pub(super) fn count(&self, verdict: Verdict) -> usize {
+    pub(super) fn count(&self, verdict: DiffVerdict) -> usize {
         self.releases.iter().filter(|diff| diff.verdict() == verdict).count()
     }
 
@@ -57,9 +57,9 @@ impl DiffResult {
         let count = self.releases.len() + self.failed.len();
         let noun = if count == 1 { "release" } else { "releases" };
         let parts = [
-            ("unchanged", self.count(Verdict::Unchanged)),
-            ("changed", self.count(Verdict::Changed)),
-            ("refused", self.count(Verdict::Refused)),
+            ("unchanged", self.count(DiffVerdict::Unchanged)),
+            ("changed", self.count(DiffVerdict::Changed)),
+            ("refused", self.count(DiffVerdict::Refused)),
             ("failed", self.failed.len()),
         ];
         let parts = parts.iter().filter(|(_, count)| *count > 0);
@@ -94,9 +94,9 @@ pub(super) fn print(args: &DiffArgs, result: &DiffResult) -> anyhow::Result<()> 
 fn to_json(result: &DiffResult) -> anyhow::Result<String> {
     let summary = json!({
         "releases": result.releases.len() + result.failed.len(),
-        "unchanged": result.count(Verdict::Unchanged),
-        "changed": result.count(Verdict::Changed),
-        "refused": result.count(Verdict::Refused),
+        "unchanged": result.count(DiffVerdict::Unchanged),
+        "changed": result.count(DiffVerdict::Changed),
+        "refused": result.count(DiffVerdict::Refused),
         "failed": result.failed.len(),
     });
     let all = json!({"summary": summary, "releases": result.releases, "failed": result.failed});
@@ -105,7 +105,7 @@ fn to_json(result: &DiffResult) -> anyhow::Result<String> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use chartwright_core::diff::{ChartChange, HookRuns, Operation, Refusal};
+    use chartwright_core::diff::{ChangeOperation, ChartChange, HookRuns, Refusal};
     use chartwright_core::identity::{GroupKind, ObjectId};
 
     use super::*;
@@ -121,7 +121,7 @@ pub(super) mod tests {
             operation,
             diff: diff.to_owned(),
             restarts,
-            is_rendered_only: operation == Operation::Created,
+            is_rendered_only: operation == ChangeOperation::Created,
         };
         let mut changed = ReleaseDiff {
             group_kind: GroupKind::parse("Web.example.com"),
@@ -137,22 +137,22 @@ pub(super) mod tests {
                 change(
                     "ConfigMap",
                     "new",
-                    Operation::Created,
+                    ChangeOperation::Created,
                     "@@ -0,0 +1 @@\n+data: ```\n",
                     false,
                 ),
                 change(
                     "Deployment.apps",
                     "web",
-                    Operation::Changed,
+                    ChangeOperation::Changed,
                     "@@ -1 +1 @@\n-image: a\n+image: b\n",
                     true,
                 ),
-                change("Secret", "marks", Operation::Changed, "", false),
+                change("Secret", "marks", ChangeOperation::Changed, "", false),
                 change(
                     "Service",
                     "old",
-                    Operation::Pruned,
+                    ChangeOperation::Pruned,
                     "@@ -1 +0,0 @@\n-a: \u{1b}[31m\n",
                     false,
                 ),
@@ -198,15 +198,15 @@ pub(super) mod tests {
     #[test]
     fn the_worst_release_decides_the_exit_code() {
         let mut result = sample();
-        assert_eq!(result.verdict(), Verdict::Refused);
+        assert_eq!(result.verdict(), DiffVerdict::Refused);
         result.failed.clear();
         result.releases[0].refusals.clear();
-        assert_eq!(result.verdict(), Verdict::Changed);
+        assert_eq!(result.verdict(), DiffVerdict::Changed);
         assert_eq!(result.totals(), "2 releases: 1 unchanged, 1 changed");
         result.releases.remove(0);
-        assert_eq!(result.verdict(), Verdict::Unchanged);
+        assert_eq!(result.verdict(), DiffVerdict::Unchanged);
         assert_eq!(result.totals(), "1 release: 1 unchanged");
-        assert_eq!(DiffResult::default().verdict(), Verdict::Unchanged);
+        assert_eq!(DiffResult::default().verdict(), DiffVerdict::Unchanged);
         assert_eq!(DiffResult::default().totals(), "no release is selected");
     }
 
@@ -223,7 +223,7 @@ pub(super) mod tests {
         result.merge_definitions();
         assert_eq!(result.releases[0].summary.created, 2);
         assert_eq!(result.releases[1].summary.created, 0);
-        assert_eq!(result.releases[1].verdict(), Verdict::Unchanged);
+        assert_eq!(result.releases[1].verdict(), DiffVerdict::Unchanged);
     }
 
     #[test]

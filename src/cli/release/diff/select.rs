@@ -17,7 +17,7 @@ use chartwright_watches::{Watch, find_watch};
 use kube::api::{Api, DynamicObject};
 
 /// A custom resource with its watch.
-pub(super) struct Target {
+pub(super) struct DiffTarget {
     pub watch: Watch,
     pub group_kind: GroupKind,
     pub resource: Resource,
@@ -29,11 +29,11 @@ pub(super) struct Target {
 
 /// What is previewed, and kinds that could not be listed.
 pub(super) struct Selected {
-    pub targets: Vec<Target>,
+    pub targets: Vec<DiffTarget>,
     pub unlisted: Unlisted,
 }
 
-impl Target {
+impl DiffTarget {
     /// Namespace and name.
     pub(super) fn key(&self) -> (String, String) {
         let text = |field: &str| self.wanted["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -87,7 +87,7 @@ async fn of_file(
     client: &Client,
     snapshot: &Snapshot,
     file: &FileObject,
-) -> anyhow::Result<Target> {
+) -> anyhow::Result<DiffTarget> {
     let (group_kind, version) = GroupKind::of(&file.object).context("apiVersion or kind is missing")?;
     let resource = snapshot.resource(&group_kind, &version);
     let resource = resource.with_context(|| format!("the API server does not serve {group_kind} in {version}"))?;
@@ -189,12 +189,12 @@ fn target(
     group_kind: &GroupKind,
     resource: &Resource,
     live: Option<Value>,
-) -> anyhow::Result<Target> {
+) -> anyhow::Result<DiffTarget> {
     let mut wanted = live.clone().unwrap_or_default();
     if live.is_some() {
         set_values(&mut wanted, &args.values, &args.set)?;
     }
-    Ok(Target {
+    Ok(DiffTarget {
         watch: watch.clone(),
         group_kind: group_kind.clone(),
         resource: resource.clone(),

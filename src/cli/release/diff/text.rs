@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use chartwright_core::diff::{HookRuns, ObjectChange, Operation, ReleaseDiff, Verdict};
+use chartwright_core::diff::{ChangeOperation, DiffVerdict, HookRuns, ObjectChange, ReleaseDiff};
 
 use super::output::DiffResult;
 
@@ -11,7 +11,7 @@ pub(super) fn render(result: &DiffResult) -> String {
     // An unchanged release of many is part of the last line only.
     let is_single = result.releases.len() == 1;
     for diff in &result.releases {
-        if diff.verdict() != Verdict::Unchanged || !diff.notes.is_empty() || !diff.held.is_empty() || is_single {
+        if diff.verdict() != DiffVerdict::Unchanged || !diff.notes.is_empty() || !diff.held.is_empty() || is_single {
             release(diff, &mut out);
         }
     }
@@ -73,7 +73,7 @@ pub(super) fn chart(diff: &ReleaseDiff) -> String {
 /// `1 created, 2 changed`.
 pub(super) fn counts(diff: &ReleaseDiff) -> String {
     let summary = &diff.summary;
-    let operations = Operation::ALL.map(|operation| (operation.as_str(), summary.count(operation)));
+    let operations = ChangeOperation::ALL.map(|operation| (operation.as_str(), summary.count(operation)));
     let others = [("held", summary.held), ("refused", summary.refused)];
     let parts = operations.into_iter().chain(others).filter(|(_, count)| *count > 0);
     let mut parts: Vec<String> = parts.map(|(word, count)| format!("{count} {word}")).collect();
@@ -100,7 +100,7 @@ pub(super) fn title(change: &ObjectChange) -> String {
     if change.is_rendered_only {
         remarks.push("as rendered, without defaults of the API server");
     }
-    if change.diff.is_empty() && change.operation == Operation::Changed {
+    if change.diff.is_empty() && change.operation == ChangeOperation::Changed {
         remarks.push("only the operator's own labels and annotations");
     }
     let remarks = if remarks.is_empty() {
@@ -127,7 +127,7 @@ pub(super) fn colored(text: &str, is_colored: bool) -> String {
         return text.to_owned();
     }
     let is_title = |line: &str| {
-        Operation::ALL
+        ChangeOperation::ALL
             .iter()
             .any(|operation| line.starts_with(&format!("{} ", operation.as_str())))
     };

@@ -104,20 +104,20 @@ enum ReportFormat {
 
 /// What is printed of a report as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum View {
+enum ExplainView {
     Explanation,
     Tree,
 }
 
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
-    block_on(print_reports(&args.report, View::Explanation))
+    block_on(print_reports(&args.report, ExplainView::Explanation))
 }
 
 pub fn tree(args: &TreeArgs) -> anyhow::Result<()> {
-    block_on(print_reports(&args.report, View::Tree))
+    block_on(print_reports(&args.report, ExplainView::Tree))
 }
 
-async fn print_reports(args: &ReportArgs, view: View) -> anyhow::Result<()> {
+async fn print_reports(args: &ReportArgs, view: ExplainView) -> anyhow::Result<()> {
     let (target, discovery) = args.target.connect_with_discovery().await?;
     let report = args.read(&target, &discovery, true).await?;
     print(args, view, &report, true)?;
@@ -186,12 +186,12 @@ fn comparable(mut report: ReleaseReport) -> serde_json::Value {
     serde_json::to_value(report).unwrap_or_default()
 }
 
-fn print(args: &ReportArgs, view: View, report: &ReleaseReport, is_first: bool) -> anyhow::Result<()> {
+fn print(args: &ReportArgs, view: ExplainView, report: &ReleaseReport, is_first: bool) -> anyhow::Result<()> {
     let is_coloured = has_colors(&std::io::stdout());
     let painter = Painter { is_coloured };
     let (separator, shown) = match (args.output, view) {
-        (ReportFormat::Text, View::Explanation) => ("\n", text::explanation(report, painter)),
-        (ReportFormat::Text, View::Tree) => ("\n", text::tree(report, painter)),
+        (ReportFormat::Text, ExplainView::Explanation) => ("\n", text::explanation(report, painter)),
+        (ReportFormat::Text, ExplainView::Tree) => ("\n", text::tree(report, painter)),
         (ReportFormat::Json, _) => ("", serde_json::to_string_pretty(report)? + "\n"),
         (ReportFormat::Yaml, _) => ("---\n", to_yaml(&serde_json::to_value(report)?)?),
     };

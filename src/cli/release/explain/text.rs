@@ -4,7 +4,7 @@ use clap::builder::styling::{AnsiColor, Effects, Style};
 
 use chartwright_core::hooks::RunPhase;
 use chartwright_core::identity::ObjectId;
-use chartwright_core::report::{Cause, HookNode, NextStep, Node, NodeHealth, ReleaseReport};
+use chartwright_core::report::{Cause, HookNode, NextStep, NodeHealth, ObjectNode, ReleaseReport};
 use chartwright_core::status::conditions::Condition;
 use chartwright_scaffold::printable::one_line;
 use chartwright_watches::text::cut;
@@ -243,7 +243,7 @@ fn add_hook(hook: &HookNode, (report, painter): (&ReleaseReport, Painter), text:
     }
 }
 
-fn add_node(node: &Node, depth: usize, (report, painter): (&ReleaseReport, Painter), text: &mut String) {
+fn add_node(node: &ObjectNode, depth: usize, (report, painter): (&ReleaseReport, Painter), text: &mut String) {
     let message = match cut(&node.message, MESSAGE_BYTES) {
         message if message.is_empty() => message,
         message => format!(": {}: {message}", node.health.as_str()),
@@ -273,7 +273,7 @@ fn mark(health: NodeHealth) -> &'static str {
 #[cfg(test)]
 mod tests {
     use chartwright_core::identity::GroupKind;
-    use chartwright_core::report::Facts;
+    use chartwright_core::report::ReportFacts;
     use jiff::Timestamp;
     use serde_json::{Value, json};
 
@@ -294,9 +294,9 @@ mod tests {
         ];
         let metadata = json!({"name": "web", "namespace": "shop"});
         let resource = json!({"metadata": metadata, "status": {"inventory": inventory, "conditions": conditions}});
-        let facts = Facts {
+        let facts = ReportFacts {
             objects,
-            ..Facts::new(GroupKind::new("example.com", "Web"), resource)
+            ..ReportFacts::new(GroupKind::new("example.com", "Web"), resource)
         };
         let report = ReleaseReport::of(&facts, Timestamp::UNIX_EPOCH);
         explanation(&report, Painter { is_coloured: false })

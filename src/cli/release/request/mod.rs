@@ -138,7 +138,7 @@ enum Verb {
 
 /// The state of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Progress {
+enum RequestProgress {
     Done(String),
     Waiting(String),
     Failed(String),
@@ -190,7 +190,7 @@ impl Verb {
     }
 
     /// Whether the operator has carried out the request.
-    fn progress(self, object: &Value, token: &str) -> Progress {
+    fn progress(self, object: &Value, token: &str) -> RequestProgress {
         let status = &object["status"];
         let conditions = conditions::of(status);
         let is_true = |kind: &str| conditions::get(&conditions, kind).is_some_and(|found| found.status == "True");
@@ -201,23 +201,23 @@ impl Verb {
             Verb::Force => status["lastHandledForceAt"] == token,
         };
         if !is_handled {
-            return Progress::Waiting("waiting for the operator".to_owned());
+            return RequestProgress::Waiting("waiting for the operator".to_owned());
         }
         let Some(ready) = conditions::get(&conditions, "Ready") else {
             return match self {
-                Verb::Suspend => Progress::Done("is suspended".to_owned()),
-                _ => Progress::Waiting("waiting for the operator".to_owned()),
+                Verb::Suspend => RequestProgress::Done("is suspended".to_owned()),
+                _ => RequestProgress::Waiting("waiting for the operator".to_owned()),
             };
         };
         let generation = object["metadata"]["generation"].as_i64();
         let is_current = ready.observed_generation.is_none() || ready.observed_generation == generation;
         let text = format!("{}: {}", ready.reason, ready.message);
         match self {
-            Verb::Suspend => Progress::Done("is suspended".to_owned()),
-            _ if !is_current => Progress::Waiting("waiting for the operator".to_owned()),
-            _ if ready.status == "True" => Progress::Done("is ready".to_owned()),
-            _ if is_true("Stalled") => Progress::Failed(text),
-            _ => Progress::Waiting(text),
+            Verb::Suspend => RequestProgress::Done("is suspended".to_owned()),
+            _ if !is_current => RequestProgress::Waiting("waiting for the operator".to_owned()),
+            _ if ready.status == "True" => RequestProgress::Done("is ready".to_owned()),
+            _ if is_true("Stalled") => RequestProgress::Failed(text),
+            _ => RequestProgress::Waiting(text),
         }
     }
 }
@@ -387,9 +387,9 @@ mod tests {
 
     #[test]
     fn a_request_is_done_when_it_is_handled_and_ready() {
-        let waiting = |text: &str| Progress::Waiting(text.to_owned());
+        let waiting = |text: &str| RequestProgress::Waiting(text.to_owned());
         let operator = || waiting("waiting for the operator");
-        let done = || Progress::Done("is ready".to_owned());
+        let done = || RequestProgress::Done("is ready".to_owned());
         let handled = json!({"status": {"lastHandledReconcileAt": "t"}});
         let of = |ready: &str, more: &Value| Verb::Reconcile.progress(&object(ready, more), "t");
         assert_eq!(
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(of("True", &outdated), operator());
         let mut stalled = object("False", &handled);
         add_condition(&mut stalled, "Stalled");
-        let failed = Progress::Failed("A: why".to_owned());
+        let failed = RequestProgress::Failed("A: why".to_owned());
         assert_eq!(Verb::Reconcile.progress(&stalled, "t"), failed);
         let forced = json!({"status": {"lastHandledForceAt": "t"}});
         assert_eq!(Verb::Force.progress(&object("True", &forced), "t"), done());
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(Verb::Suspend.progress(&suspended, "t"), operator());
         assert_eq!(Verb::Resume.progress(&suspended, "t"), done());
         add_condition(&mut suspended, "Suspended");
-        let is_suspended = Progress::Done("is suspended".to_owned());
+        let is_suspended = RequestProgress::Done("is suspended".to_owned());
         assert_eq!(Verb::Suspend.progress(&suspended, "t"), is_suspended);
         assert_eq!(Verb::Resume.progress(&suspended, "t"), operator());
     }

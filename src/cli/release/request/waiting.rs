@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::{Progress, RequestArgs, RequestedKind, Verb, describe};
+use super::{RequestArgs, RequestProgress, RequestedKind, Verb, describe};
 use crate::cli::release::wait::POLL_INTERVAL;
 use crate::cli::stdout::{note, print_line};
 use chartwright_core::identity::GroupKind;
@@ -32,7 +32,7 @@ struct Waiting {
 
 /// News about a request.
 #[derive(Debug, PartialEq, Eq)]
-enum News {
+enum RequestNews {
     Done(String),
     Failed(String),
     Waiting(String),
@@ -54,27 +54,27 @@ impl Waiting {
     }
 
     /// Compares the pending requests with the custom resources of now. Returns what changed.
-    fn update(&mut self, verb: Verb, objects: &[Value], token: &str) -> Vec<News> {
+    fn update(&mut self, verb: Verb, objects: &[Value], token: &str) -> Vec<RequestNews> {
         let mut news = Vec::new();
         let failed = &mut self.failed;
         self.pending.retain_mut(|Pending { uid, name, shown }| {
             let found = objects.iter().find(|object| object["metadata"]["uid"] == uid.as_str());
             let failure = match found.map(|object| verb.progress(object, token)) {
                 None => format!("{name} was deleted"),
-                Some(Progress::Failed(text)) => format!("{name}: {text}"),
-                Some(Progress::Done(text)) => {
-                    news.push(News::Done(format!("{name} {text}")));
+                Some(RequestProgress::Failed(text)) => format!("{name}: {text}"),
+                Some(RequestProgress::Done(text)) => {
+                    news.push(RequestNews::Done(format!("{name} {text}")));
                     return false;
                 }
-                Some(Progress::Waiting(text)) => {
+                Some(RequestProgress::Waiting(text)) => {
                     if text != *shown {
-                        news.push(News::Waiting(format!("{name}: {text}")));
+                        news.push(RequestNews::Waiting(format!("{name}: {text}")));
                         *shown = text;
                     }
                     return true;
                 }
             };
-            news.push(News::Failed(failure.clone()));
+            news.push(RequestNews::Failed(failure.clone()));
             failed.push(failure);
             false
         });
@@ -120,9 +120,9 @@ pub(super) async fn wait_for_all(
         let is_over = waiting.pending.is_empty();
         for line in news {
             match line {
-                News::Done(text) => print_line!("{text}"),
-                News::Failed(_) if is_over => {}
-                News::Failed(text) | News::Waiting(text) => note!("{text}"),
+                RequestNews::Done(text) => print_line!("{text}"),
+                RequestNews::Failed(_) if is_over => {}
+                RequestNews::Failed(text) | RequestNews::Waiting(text) => note!("{text}"),
             }
         }
         if is_over || Instant::now() >= until {
@@ -168,10 +168,10 @@ mod tests {
         assert_eq!(
             news,
             [
-                News::Done("Web.a.test shop/a is ready".into()),
-                News::Failed("Web.a.test shop/b: ValuesInvalid: why".into()),
-                News::Waiting("Web.a.test shop/c: Progressing: wait".into()),
-                News::Failed("Web.a.test shop/d was deleted".into()),
+                RequestNews::Done("Web.a.test shop/a is ready".into()),
+                RequestNews::Failed("Web.a.test shop/b: ValuesInvalid: why".into()),
+                RequestNews::Waiting("Web.a.test shop/c: Progressing: wait".into()),
+                RequestNews::Failed("Web.a.test shop/d was deleted".into()),
             ]
         );
         assert_eq!(

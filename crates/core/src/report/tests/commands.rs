@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn commands(facts: &Facts) -> Vec<String> {
+fn commands(facts: &ReportFacts) -> Vec<String> {
     ReleaseReport::of(facts, now()).causes[0].commands.clone()
 }
 
@@ -36,7 +36,7 @@ fn an_immutable_field_gets_the_command_that_its_message_recommends() {
 }
 
 /// A release whose hook has this kind, name and phase.
-fn with_hook(reason: &str, group: &str, kind: &str, name: &str, phase: &str) -> Facts {
+fn with_hook(reason: &str, group: &str, kind: &str, name: &str, phase: &str) -> ReportFacts {
     let mut release = resource(reason, "post-upgrade", &[]);
     let run = json!({
         "event": "post-upgrade", "group": group, "kind": kind, "namespace": "shop", "name": name, "run": "1", "phase": phase,

@@ -17,9 +17,9 @@ fn marked() -> Value {
 }
 
 fn report(object: &Value, named_release: Option<ObjectId>) -> ReleaseReport {
-    let facts = Facts {
+    let facts = ReportFacts {
         named_release,
-        ..Facts::new(GroupKind::new("apps", "Deployment"), object.clone())
+        ..ReportFacts::new(GroupKind::new("apps", "Deployment"), object.clone())
     };
     ReleaseReport::of(&facts, now())
 }

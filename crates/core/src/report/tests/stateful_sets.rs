@@ -3,7 +3,7 @@
 use super::*;
 
 /// A StatefulSet after a change of its template, and its pod that cannot be scheduled.
-fn rollout(set: &Value, pod: &Value) -> Facts {
+fn rollout(set: &Value, pod: &Value) -> ReportFacts {
     let mut objects = vec![
         object(
             "apps/v1",

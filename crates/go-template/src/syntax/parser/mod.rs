@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use crate::error::ParseError;
 use crate::syntax::arena::{Growing, PartId, Run};
-use crate::syntax::ast::{Branch, Command, Definition, Invocation, Operand, Pos, TemplateNode, TemplateSource, Tree};
+use crate::syntax::ast::{
+    Branch, CommandNode, Invocation, Operand, Pos, TemplateDefinition, TemplateNode, TemplateSource, Tree,
+};
 use crate::syntax::lexer::Lexer;
 use crate::syntax::token::{Keyword, Token, TokenKind};
 use crate::text::number::Constant;
@@ -59,13 +61,13 @@ struct Parser<'s, 'f> {
     tokens: [Token; 2],
     peeked: usize,
     has_function: &'f dyn Fn(&str) -> bool,
-    definitions: Vec<Definition>,
+    definitions: Vec<TemplateDefinition>,
     scope: DefinitionScope<'s>,
     nesting: usize,
     arena: Growing,
     // Lists that are being collected, of all levels; the innermost is last. They move to the arena when they are whole.
     nodes: Vec<TemplateNode>,
-    commands: Vec<Command>,
+    commands: Vec<CommandNode>,
     operands: Vec<Operand>,
     /// The first numbers of the text: mostly those that it indents by, again and again.
     numbers: Vec<(&'s [u8], PartId<Constant>)>,
@@ -265,7 +267,7 @@ impl<'s> Parser<'s, '_> {
             TemplateNode::Text(from, to) => is_blank(self.slice(*from, *to)),
             _ => false,
         };
-        let definition = Definition {
+        let definition = TemplateDefinition {
             name: name.into(),
             root,
             is_empty: self.arena.all(root).iter().all(is_blank),

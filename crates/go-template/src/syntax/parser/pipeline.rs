@@ -2,7 +2,7 @@
 
 use crate::exec::builtins::Builtin;
 use crate::syntax::arena::PartId;
-use crate::syntax::ast::{Chain, Command, Declaration, Identifier, Operand, Path, Pipe, Pos, Span};
+use crate::syntax::ast::{Chain, CommandNode, Declaration, Identifier, Operand, Path, Pipe, Pos, TextSpan};
 use crate::syntax::lexer::as_str;
 use crate::syntax::parser::{ParseResult, Parser};
 use crate::syntax::token::{Keyword, Token, TokenKind};
@@ -46,7 +46,7 @@ impl Parser<'_, '_> {
 
     /// `$x :=`, `$x =`, `$i, $x :=`. Both tokens of look-ahead are needed to distinguish `$x foo` from `$x :=`.
     fn declaration(&mut self, context: &str) -> ParseResult<Declaration> {
-        let mark = self.arena.mark::<Span>();
+        let mark = self.arena.mark::<TextSpan>();
         loop {
             let variable = self.peek();
             if variable.kind != TokenKind::Variable {
@@ -63,7 +63,7 @@ impl Parser<'_, '_> {
                 TokenKind::Char if self.text(next) == b"," => {
                     self.next();
                     self.declare(variable);
-                    if context != "range" || self.arena.since::<Span>(mark).count() >= 2 {
+                    if context != "range" || self.arena.since::<TextSpan>(mark).count() >= 2 {
                         return self.error(format!("too many declarations in {context}"));
                     }
                     if !matches!(
@@ -108,7 +108,7 @@ impl Parser<'_, '_> {
             return self.error("empty command");
         }
         let operands = self.arena.take(&mut self.operands, mark);
-        self.commands.push(Command { pos, operands });
+        self.commands.push(CommandNode { pos, operands });
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl Parser<'_, '_> {
     fn operand(&mut self) -> ParseResult<()> {
         let token = self.next();
         if token.kind == TokenKind::Field {
-            let mark = self.arena.mark::<Span>();
+            let mark = self.arena.mark::<TextSpan>();
             self.arena.add(field_name(token));
             let pos = self.fields().unwrap_or(token.pos());
             let names = self.arena.since(mark);
@@ -128,7 +128,7 @@ impl Parser<'_, '_> {
             return Ok(());
         }
         self.term(token)?;
-        let mark = self.arena.mark::<Span>();
+        let mark = self.arena.mark::<TextSpan>();
         let Some(pos) = self.fields() else {
             return Ok(());
         };
@@ -145,8 +145,8 @@ impl Parser<'_, '_> {
             }
             _ => {
                 let shown = quote_go(self.text(token));
-                let names = self.arena.all(self.arena.since::<Span>(mark));
-                let end = names.last().map_or(token.pos(), |Span(from, length)| from + length);
+                let names = self.arena.all(self.arena.since::<TextSpan>(mark));
+                let end = names.last().map_or(token.pos(), |TextSpan(from, length)| from + length);
                 return self.error_at(self.token_after(end), format!("unexpected . after term {shown}"));
             }
         }
@@ -196,7 +196,7 @@ impl Parser<'_, '_> {
                 if !self.scope.vars.contains(&name) {
                     return self.error(format!("undefined variable {}", quote_go(name)));
                 }
-                let mark = self.arena.mark::<Span>();
+                let mark = self.arena.mark::<TextSpan>();
                 self.arena.add(token.span());
                 Operand::Variable(Path {
                     pos: token.pos(),
@@ -256,6 +256,6 @@ fn starts_operand(kind: TokenKind) -> bool {
 }
 
 /// The name of a field token, which starts with a dot, without it.
-fn field_name(token: Token) -> Span {
-    Span(token.pos() + 1, token.length().saturating_sub(1))
+fn field_name(token: Token) -> TextSpan {
+    TextSpan(token.pos() + 1, token.length().saturating_sub(1))
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use go_template::quote::quote_go;
-use go_template::{Field, List, Named, Object, Param, Str, Value};
+use go_template::{Field, List, NamedType, Object, Param, Str, Value};
 
 /// `.Capabilities.HelmVersion`
 const HELM_VERSION: [(&str, &str); 5] = [
@@ -215,7 +215,7 @@ fn field(name: &'static str, text: &str) -> Field {
     Field { name, value }
 }
 
-static VERSION_SET: Named = Named {
+static VERSION_SET: NamedType = NamedType {
     name: "common.VersionSet",
     of_bytes: false,
     methods: &[("Has", &[Param::String])],

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use go_template::memory::Table;
-use go_template::{Entries, Map, MapKind, Named, Param, Str, Value};
+use go_template::memory::MapTable;
+use go_template::{Entries, Map, MapKind, NamedType, Param, Str, Value};
 
-static VALUES_TYPE: Named = Named {
+static VALUES_TYPE: NamedType = NamedType {
     name: "common.Values",
     of_bytes: false,
     methods: &[
@@ -18,7 +18,7 @@ static VALUES_TYPE: Named = Named {
     ],
 };
 
-static FILES_TYPE: Named = Named {
+static FILES_TYPE: NamedType = NamedType {
     name: "engine.files",
     of_bytes: true,
     methods: &[
@@ -38,7 +38,7 @@ pub const FILES: MapKind = MapKind::Named(&FILES_TYPE);
 
 /// `.Release`
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Release {
+pub struct ReleaseObject {
     pub name: String,
     pub namespace: String,
     pub revision: i64,
@@ -46,10 +46,10 @@ pub struct Release {
     pub is_upgrade: bool,
 }
 
-impl Release {
+impl ReleaseObject {
     /// A release as it is when it is installed: its first revision.
     pub fn install(name: impl Into<String>, namespace: impl Into<String>) -> Self {
-        Release {
+        ReleaseObject {
             name: name.into(),
             namespace: namespace.into(),
             revision: 1,
@@ -99,7 +99,7 @@ pub fn template(name: &str, base_path: &str) -> Value {
     ]);
     Value::Map(Map {
         kind: VALUES,
-        entries: Some(Rc::new(Table::local(entries))),
+        entries: Some(Rc::new(MapTable::local(entries))),
     })
 }
 

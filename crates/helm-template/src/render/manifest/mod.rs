@@ -37,7 +37,7 @@ pub struct Manifest {
 
 /// A manifest that runs at an event instead of belonging to the release.
 #[derive(Debug, Clone)]
-pub struct Hook {
+pub struct HookManifest {
     pub manifest: Manifest,
     pub events: Vec<HookEvent>,
     /// `helm.sh/hook-weight`: lighter hooks run first.
@@ -132,7 +132,7 @@ impl HookEvent {
 #[derive(Debug, Default)]
 pub(super) struct Sorted {
     pub objects: Vec<Manifest>,
-    pub hooks: Vec<Hook>,
+    pub hooks: Vec<HookManifest>,
     pub unknown_hooks: Vec<Manifest>,
     /// The approximate memory of the data, with a copy of each, in bytes.
     pub size: u64,
@@ -275,7 +275,7 @@ impl Sorted {
             return;
         };
         let annotation = |name: &str| manifest.head.annotations.get(name);
-        self.hooks.push(Hook {
+        self.hooks.push(HookManifest {
             events: parsed,
             weight: annotation("helm.sh/hook-weight")
                 .and_then(|w| w.parse().ok())
@@ -288,13 +288,13 @@ impl Sorted {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Release;
+    use super::super::ReleaseObject;
     use super::*;
 
     fn sort_texts<const N: usize>(texts: [(&str, String); N]) -> Result<(Sorted, Vec<Warning>), Error> {
         let files = texts.map(|(path, text)| (path.to_owned(), text.into_bytes()));
         let mut warnings = Vec::new();
-        let input = Input::new(Release::install("x", "y"), Value::Null);
+        let input = Input::new(ReleaseObject::install("x", "y"), Value::Null);
         let sorted = sort(
             BTreeMap::from(files),
             &HashMap::new(),

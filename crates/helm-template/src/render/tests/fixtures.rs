@@ -75,7 +75,7 @@ fn render(case: &Case) -> Result<Outcome, String> {
     let values = all_floats(case.field("v").clone());
     let input = Input {
         capabilities: &capabilities,
-        ..Input::new(Release::install("release-name", "default"), values)
+        ..Input::new(ReleaseObject::install("release-name", "default"), values)
     };
     let mut texts = renderer.texts(&input).map_err(|e| e.to_string())?;
     Ok(match case.field("t") {

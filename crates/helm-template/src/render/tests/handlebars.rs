@@ -14,7 +14,7 @@ fn render(chart: Chart, lookup: impl Lookup + 'static, limits: Limits) -> Result
     let input = Input {
         lookup: Arc::new(lookup),
         limits,
-        ..Input::new(Release::install("r", "n"), serde_json::Value::Null)
+        ..Input::new(ReleaseObject::install("r", "n"), serde_json::Value::Null)
     };
     // Twice: the second render takes the parsed templates from the renderer.
     renderer.render_with(&input).and_then(|_| renderer.render_with(&input))

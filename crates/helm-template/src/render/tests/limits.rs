@@ -61,7 +61,7 @@ fn a_large_chart_stays_far_below_every_limit() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/charts/webstack");
     let renderer = Engine::new(Chart::load(&path).unwrap()).unwrap();
     let limits = Limits::default();
-    let rendered = renderer.render(&Release::install("r", "n"), serde_json::Value::Null);
+    let rendered = renderer.render(&ReleaseObject::install("r", "n"), serde_json::Value::Null);
     let used = rendered.unwrap().used;
     // More than nothing, so that the measure itself is checked.
     assert!(

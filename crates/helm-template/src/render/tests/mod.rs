@@ -31,7 +31,7 @@ fn chart(template: &str) -> Chart {
 
 pub(super) fn render_with(template: &str, change: impl FnOnce(&mut Input<'_>)) -> Result<Rendered, Error> {
     let renderer = Engine::new(Arc::new(chart(template))).unwrap();
-    let mut input = Input::new(Release::install("r", "n"), json!({}));
+    let mut input = Input::new(ReleaseObject::install("r", "n"), json!({}));
     change(&mut input);
     renderer.render_with(&input)
 }
@@ -123,7 +123,7 @@ fn lookups_are_answered_from_the_table_or_reported() {
     let template = "# {{ range list \"a\" \"gone\" \"b\" }}{{ (lookup \"v1\" \"Secret\" \"n\" .) | toJson }}{{ end }}";
     let input = Input {
         lookup: Arc::new(known),
-        ..Input::new(Release::install("r", "n"), json!({}))
+        ..Input::new(ReleaseObject::install("r", "n"), json!({}))
     };
     let rendered = Engine::new(chart(template)).unwrap().render_with(&input).unwrap();
     assert_eq!(rendered.objects[0].text, "# {\"data\":{\"n\":1}}{}{}");
@@ -151,7 +151,7 @@ fn a_render_tells_what_it_asked_of_the_cluster() {
     let mut chart = chart("a: 1");
     chart.metadata.kube_version = ">= 1.20".to_owned();
     let renderer = Engine::new(chart).unwrap();
-    let rendered = renderer.render(&Release::install("r", "n"), json!({})).unwrap();
+    let rendered = renderer.render(&ReleaseObject::install("r", "n"), json!({})).unwrap();
     assert_eq!(rendered.capability_queries, ["KubeVersion"]);
     let capabilities = Capabilities::default();
     assert_eq!(capabilities.answer("KubeVersion", ""), "v1.37.0");
@@ -175,7 +175,9 @@ fn errors_of_syntax_come_first() {
         let mut chart = chart("");
         chart.templates = [("_a.tpl", last), ("z.yaml", first)].map(file).into();
         let renderer = Engine::new(chart).unwrap();
-        let error = renderer.render(&Release::install("r", "n"), json!({})).unwrap_err();
+        let error = renderer
+            .render(&ReleaseObject::install("r", "n"), json!({}))
+            .unwrap_err();
         assert!(error.to_string().contains(want), "{first:?} {last:?}: {error}");
     }
 }
@@ -198,7 +200,7 @@ fn a_dependency_that_is_off_may_be_missing() {
     let lacking = with(vec![dependency("db", "db.enabled")]);
     assert!(Engine::new(lacking.clone()).is_err(), "Helm refuses it");
     let engine = Engine::for_releases(lacking).unwrap();
-    let render = |values| engine.render(&Release::install("r", "n"), values);
+    let render = |values| engine.render(&ReleaseObject::install("r", "n"), values);
     assert_eq!(render(json!({"db": {"enabled": false}})).unwrap().objects.len(), 1);
     for values in [json!({"db": {"enabled": true}}), json!({})] {
         let error = render(values).unwrap_err();
@@ -229,7 +231,7 @@ fn sets_of_templates_are_few_and_share_what_was_parsed() {
     for combination in 0..64_u32 {
         let enabled = (0..6).map(|n| (format!("c{n}"), json!({"enabled": combination >> n & 1 == 1})));
         let values = serde_json::Value::Object(enabled.collect());
-        let rendered = renderer.render(&Release::install("r", "n"), values).unwrap();
+        let rendered = renderer.render(&ReleaseObject::install("r", "n"), values).unwrap();
         assert_eq!(rendered.objects.len(), 1 + combination.count_ones() as usize);
         assert!(renderer.sets.counts().0 <= 16);
     }

@@ -34,7 +34,7 @@ fn with(kept: &Kept, seconds: i64) -> Input<'_> {
     Input {
         clock: at(seconds),
         kept: Some(kept),
-        ..Input::new(Release::install("r", "n"), json!({}))
+        ..Input::new(ReleaseObject::install("r", "n"), json!({}))
     }
 }
 
@@ -118,7 +118,7 @@ fn kept_results_are_used_again_for_every_function() {
 #[test]
 fn without_a_table_nothing_is_kept() {
     let release = Subject::new("a: {{ randAlphaNum 12 }}{{ now | date \"05\" }}");
-    let input = Input::new(Release::install("r", "n"), json!({}));
+    let input = Input::new(ReleaseObject::install("r", "n"), json!({}));
     let (a, b) = (release.render(&input), release.render(&input));
     assert_ne!(text(&a), text(&b));
     assert!(a.randomness.kept.is_empty() && a.randomness.missed.is_empty());

@@ -62,7 +62,7 @@ pub struct Call {
 /// The source of new results: random bytes and the time.
 pub struct RandomSource {
     clock: Timestamp,
-    stream: Option<Stream>,
+    stream: Option<KeyStream>,
     /// What private keys are taken from. `None`: each is new.
     keys: Option<Arc<SharedKeys>>,
 }
@@ -73,7 +73,7 @@ pub struct RandomSource {
 pub struct SharedKeys(Mutex<HashMap<&'static str, String>>);
 
 /// Bytes that are a function of a key.
-struct Stream {
+struct KeyStream {
     key: [u8; 32],
     block: u64,
 }
@@ -227,7 +227,7 @@ impl RandomSource {
     pub fn seeded(clock: Timestamp, key: [u8; 32]) -> Self {
         RandomSource {
             clock,
-            stream: Some(Stream { key, block: 0 }),
+            stream: Some(KeyStream { key, block: 0 }),
             keys: None,
         }
     }

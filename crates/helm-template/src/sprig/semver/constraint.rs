@@ -14,11 +14,11 @@ const MAX_GROUPS: usize = 32;
 /// Alternatives, each of which holds if all its comparisons do.
 #[derive(Clone, Debug)]
 pub struct Constraints {
-    groups: Vec<Vec<Comparison>>,
+    groups: Vec<Vec<VersionComparison>>,
 }
 
 #[derive(Clone, Debug)]
-struct Comparison {
+struct VersionComparison {
     operator: String,
     version: Version,
     open: OpenPart,
@@ -73,7 +73,7 @@ impl Constraints {
                 syntax
                     .comparison
                     .captures_iter(text)
-                    .map(|found| Comparison::new(&found))
+                    .map(|found| VersionComparison::new(&found))
                     .collect()
             } else {
                 Err(improper(text))
@@ -92,7 +92,7 @@ impl Constraints {
     }
 }
 
-impl Comparison {
+impl VersionComparison {
     fn new(found: &Captures<'_>) -> Result<Self, String> {
         let part = |index: usize| found.get(index).map_or("", |part| part.as_str());
         let is_open = |part: &str| matches!(part, "" | "x" | "X" | "*");
@@ -106,7 +106,7 @@ impl Comparison {
         } else {
             (OpenPart::Nothing, part(2).to_owned())
         };
-        Ok(Comparison {
+        Ok(VersionComparison {
             operator: part(1).to_owned(),
             version: Version::parse(&text).map_err(|_| "constraint parser error")?,
             open,

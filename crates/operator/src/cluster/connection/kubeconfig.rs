@@ -21,7 +21,7 @@ const NOT_CONFIGURED: &str =
     "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account";
 
 /// Where the configuration comes from.
-enum Source {
+enum ConfigSource {
     Files(Vec<PathBuf>),
     /// The service account of the pod.
     Pod,
@@ -32,16 +32,16 @@ enum Source {
 /// # Errors
 /// There is none, or it is malformed. The message names the file.
 pub(super) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
-    let mut config = match Source::find(kubeconfig) {
-        Source::Files(files) => {
+    let mut config = match ConfigSource::find(kubeconfig) {
+        ConfigSource::Files(files) => {
             let found = read_kubeconfig(&files)?;
             Config::from_custom_kubeconfig(found, &KubeConfigOptions::default())
                 .await
                 .map_err(|error| anyhow!(chain(&error)))
                 .with_context(|| format!("kubeconfig {}", shown(&files)))?
         }
-        Source::Pod if variable("KUBERNETES_SERVICE_HOST").is_none() => bail!(NOT_CONFIGURED),
-        Source::Pod => Config::incluster_env()
+        ConfigSource::Pod if variable("KUBERNETES_SERVICE_HOST").is_none() => bail!(NOT_CONFIGURED),
+        ConfigSource::Pod => Config::incluster_env()
             .map_err(|error| anyhow!(chain(&error)))
             .context("the service account of the pod")?,
     };
@@ -51,28 +51,28 @@ pub(super) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> 
 
 /// Names the files that the configuration is read from. `None`: not from a file.
 pub(super) fn source(kubeconfig: Option<&Path>) -> Option<String> {
-    match Source::find(kubeconfig) {
-        Source::Files(files) => Some(shown(&files)),
-        Source::Pod => None,
+    match ConfigSource::find(kubeconfig) {
+        ConfigSource::Files(files) => Some(shown(&files)),
+        ConfigSource::Pod => None,
     }
 }
 
-impl Source {
+impl ConfigSource {
     fn find(given: Option<&Path>) -> Self {
         if let Some(path) = given {
-            return Source::Files(vec![path.to_owned()]);
+            return ConfigSource::Files(vec![path.to_owned()]);
         }
         let value = variable(VARIABLE).unwrap_or_default();
         let named: Vec<PathBuf> = std::env::split_paths(&value)
             .filter(|path| !path.as_os_str().is_empty())
             .collect();
         if !named.is_empty() {
-            return Source::Files(named);
+            return ConfigSource::Files(named);
         }
         let usual = std::env::home_dir().map(|home| home.join(".kube/config"));
         match usual.filter(|path| path.exists()) {
-            Some(path) => Source::Files(vec![path]),
-            None => Source::Pod,
+            Some(path) => ConfigSource::Files(vec![path]),
+            None => ConfigSource::Pod,
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::error::{Error, Result};
 use crate::cluster::objects::list_objects;
 use chartwright_core::identity::GroupKind;
-use chartwright_core::index::dependencies::Dependency;
+use chartwright_core::index::dependencies::ObjectDependency;
 use helm_template::render::LookupKey;
 
 /// Lookups and what they found.
@@ -45,10 +45,10 @@ pub fn parse(text: &str) -> Option<LookupKey> {
 }
 
 /// The dependency of a lookup. The namespace of a cluster-scoped kind is ignored.
-pub fn dependency(snapshot: &Snapshot, key: &LookupKey) -> Dependency {
+pub fn dependency(snapshot: &Snapshot, key: &LookupKey) -> ObjectDependency {
     let (group_kind, version) = group_kind(key);
     let namespaced = snapshot.namespaced(&group_kind, &version).unwrap_or(true);
-    Dependency {
+    ObjectDependency {
         group_kind,
         namespace: if namespaced {
             key.namespace.clone()

@@ -11,13 +11,13 @@ use futures::stream::{StreamExt as _, iter};
 use kube::Client;
 use serde_json::Value;
 
-use self::reader::Reader;
+use self::reader::FactsReader;
 use crate::cluster::custom_resource::STATUS_MANAGER;
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
 use chartwright_core::identity::{GroupKind, ObjectId};
 use chartwright_core::report::reads::{self, ListRead, MemberReads};
-use chartwright_core::report::{Facts, IngressClasses, Unread, id_of};
+use chartwright_core::report::{IngressClasses, ReportFacts, Unread, id_of};
 
 /// Concurrent requests of a report.
 const AT_ONCE: usize = 16;
@@ -28,13 +28,13 @@ const NAMESPACES: usize = 20;
 const NODES: usize = 20;
 
 /// Reads the facts about a custom resource.
-pub async fn gather(client: &Client, snapshot: &Snapshot, kind: &GroupKind, resource: Value) -> Facts {
+pub async fn gather(client: &Client, snapshot: &Snapshot, kind: &GroupKind, resource: Value) -> ReportFacts {
     let mut gatherer = Gatherer {
-        reader: Reader { client, snapshot },
+        reader: FactsReader { client, snapshot },
         uid: resource["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
-        facts: Facts {
+        facts: ReportFacts {
             status_manager: STATUS_MANAGER.to_owned(),
-            ..Facts::new(kind.clone(), resource)
+            ..ReportFacts::new(kind.clone(), resource)
         },
     };
     let members = MemberReads::of(kind, &gatherer.facts.resource);
@@ -56,10 +56,10 @@ pub async fn gather(client: &Client, snapshot: &Snapshot, kind: &GroupKind, reso
 
 /// Collects the answers.
 struct Gatherer<'a> {
-    reader: Reader<'a>,
+    reader: FactsReader<'a>,
     /// Of the custom resource.
     uid: String,
-    facts: Facts,
+    facts: ReportFacts,
 }
 
 /// A list and its answer.
@@ -183,9 +183,9 @@ impl Gatherer<'_> {
             match answer {
                 Ok(Some(node)) => {
                     let trouble = reads::node_trouble(&node);
-                    self.facts.lost_nodes.extend(trouble.map(|why| (name, why)));
+                    self.facts.unavailable_nodes.extend(trouble.map(|why| (name, why)));
                 }
-                Ok(None) => drop(self.facts.lost_nodes.insert(name, "does not exist".to_owned())),
+                Ok(None) => drop(self.facts.unavailable_nodes.insert(name, "does not exist".to_owned())),
                 Err(error) => self.miss(reader::node(), String::new(), error.to_string()),
             }
         }

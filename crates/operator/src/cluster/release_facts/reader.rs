@@ -39,12 +39,12 @@ pub(super) fn node() -> GroupKind {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
+pub(super) struct FactsReader<'a> {
     pub(super) client: &'a Client,
     pub(super) snapshot: &'a Snapshot,
 }
 
-impl Reader<'_> {
+impl FactsReader<'_> {
     fn resource(&self, kind: &GroupKind) -> Result<&Resource> {
         let found = self.snapshot.preferred(kind);
         found.ok_or_else(|| Error::NotServed(format!("the API server does not serve {kind}")))

@@ -11,13 +11,13 @@ use helm_template::chart::Chart;
 /// The definitions of a chart.
 #[derive(Default)]
 pub struct Definitions {
-    pub found: Vec<Definition>,
+    pub found: Vec<ChartDefinition>,
     /// Files that are no definitions.
     pub problems: Vec<String>,
 }
 
 /// A definition as the chart has it.
-pub struct Definition {
+pub struct ChartDefinition {
     /// Its file in the chart.
     pub source: String,
     /// Name and version of the chart or dependency that has it.
@@ -73,7 +73,7 @@ impl Definitions {
                 .problems
                 .push(format!("{source}: a CustomResourceDefinition has no metadata.name"));
         };
-        self.found.push(Definition {
+        self.found.push(ChartDefinition {
             source: source.to_owned(),
             chart: chart.to_owned(),
             name: name.to_owned(),
@@ -87,7 +87,7 @@ impl Definitions {
     pub fn into_chart_crds(self) -> (Vec<ChartCrd>, Vec<String>) {
         let mut problems = self.problems;
         let mut crds: Vec<ChartCrd> = Vec::new();
-        for Definition {
+        for ChartDefinition {
             source, chart, object, ..
         } in self.found
         {

@@ -53,7 +53,7 @@ struct CrdResult {
 }
 
 /// One definition, and what its attempt needs.
-struct Attempt<'a> {
+struct CrdWork<'a> {
     context: &'a Context,
     engine: &'a Arc<Engine>,
     claims: Arc<ChartCrdClaims>,
@@ -81,7 +81,7 @@ impl Replacer {
             if state.needs_attempt(live, installed.is_watched) {
                 state.seen = Some(live.cloned());
                 let provider = claims.provider(&claim.name, &id);
-                let work = Attempt {
+                let work = CrdWork {
                     context,
                     engine,
                     claims: claims.clone(),
@@ -135,7 +135,7 @@ impl CrdResult {
     }
 }
 
-impl Attempt<'_> {
+impl CrdWork<'_> {
     async fn run(&self, provider: CrdProvider, live: Option<&Arc<LiveCrd>>) -> CrdResult {
         match provider {
             CrdProvider::Own => {}

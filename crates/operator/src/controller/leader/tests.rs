@@ -157,7 +157,7 @@ impl Bench {
 struct Running {
     metrics: Arc<Metrics>,
     stop: CancellationToken,
-    task: JoinHandle<Ended<&'static str>>,
+    task: JoinHandle<CandidacyEnd<&'static str>>,
 }
 
 impl Running {
@@ -165,12 +165,12 @@ impl Running {
         leads(&self.metrics).await;
     }
 
-    async fn stop(self) -> Ended<&'static str> {
+    async fn stop(self) -> CandidacyEnd<&'static str> {
         self.stop.cancel();
         self.end().await
     }
 
-    async fn end(self) -> Ended<&'static str> {
+    async fn end(self) -> CandidacyEnd<&'static str> {
         self.task.await.unwrap()
     }
 }
@@ -210,7 +210,7 @@ async fn one_leads_renews_and_gives_the_lease_back() {
     );
     let metrics = a.metrics.clone();
     assert_eq!(metrics.process.leader.get(), 1);
-    assert_eq!(a.stop().await, Ended::Finished("done"));
+    assert_eq!(a.stop().await, CandidacyEnd::Finished("done"));
     let last = bench.with(|server| server.spec());
     assert_eq!(
         (last.holder_identity.as_deref(), last.lease_duration_seconds),
@@ -246,7 +246,7 @@ async fn a_server_that_hangs_costs_the_lease_before_it_expires() {
     bench.with(|server| server.mood = Mood::Hangs);
     let hung = Instant::now();
     // Work that ignores its token is dropped.
-    let Ended::Lost(reason) = task.await.unwrap() else {
+    let CandidacyEnd::Lost(reason) = task.await.unwrap() else {
         panic!("not lost")
     };
     assert!(reason.contains("ns/op") && reason.contains("no answer"), "{reason}");
@@ -265,7 +265,7 @@ async fn a_lease_taken_by_force_stops_the_work_at_once_and_one_deleted_is_made_a
     let (metrics, stolen) = (a.metrics.clone(), Instant::now());
     assert_eq!(
         a.end().await,
-        Ended::Lost("lease ns/op is held by thief now".to_owned())
+        CandidacyEnd::Lost("lease ns/op is held by thief now".to_owned())
     );
     assert!(stolen.elapsed() <= Timing::default().retry, "{:?}", stolen.elapsed());
     assert_eq!(metrics.process.leader.get(), 0);
@@ -326,7 +326,7 @@ async fn without_the_right_to_write_the_lease_one_works_while_no_other_has_it() 
     assert!(fence.is_open() && metrics.process.leader.get() == 1);
     bench.with(|server| server.set_holder("thief", 1000));
     let ended = task.await.unwrap();
-    assert_eq!(ended, Ended::Lost("lease ns/op is held by thief now".to_owned()));
+    assert_eq!(ended, CandidacyEnd::Lost("lease ns/op is held by thief now".to_owned()));
     assert!(!fence.is_open() && metrics.process.leader.get() == 0);
 }
 
@@ -342,13 +342,13 @@ async fn a_leader_without_the_lease_takes_it_when_it_may() {
     let version = bench.with(|server| server.version);
     sleep(Duration::from_secs(30)).await;
     assert!(bench.with(|server| server.version) > version + 5, "renewed");
-    assert_eq!(a.stop().await, Ended::Finished("done"));
+    assert_eq!(a.stop().await, CandidacyEnd::Finished("done"));
     assert_eq!(bench.with(|server| server.holder()), "");
 
     bench.with(|server| server.mood = Mood::ForbidsWrites);
     let b = bench.run("b");
     b.leads().await;
-    assert_eq!(b.stop().await, Ended::Finished("done"));
+    assert_eq!(b.stop().await, CandidacyEnd::Finished("done"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -357,7 +357,7 @@ async fn a_candidate_that_waits_stops_without_a_write() {
     bench.with(|server| server.set_holder("other", 0));
     let a = bench.run("a");
     bench.until("a looked", |server| !server.requests.is_empty()).await;
-    assert_eq!(a.stop().await, Ended::NeverLed);
+    assert_eq!(a.stop().await, CandidacyEnd::NeverLed);
     assert!(bench.with(|server| server.requests.iter().all(|method| method == Method::GET)));
 }
 
@@ -384,7 +384,7 @@ async fn work_that_ends_by_itself_gives_the_lease_back() {
         .candidate("a")
         .run(CancellationToken::new(), |_| async { Err::<(), _>("broken") })
         .await;
-    assert_eq!(ended, Ended::Finished(Err("broken")));
+    assert_eq!(ended, CandidacyEnd::Finished(Err("broken")));
     assert_eq!(bench.with(|server| server.holder()), "");
 }
 
@@ -413,7 +413,7 @@ struct Starved {
     until: Arc<AtomicBool>,
     unresponsive: Arc<AtomicBool>,
     /// What became of the election, and of a write of the work after the starvation.
-    ended: std::thread::JoinHandle<(Ended<()>, Option<String>)>,
+    ended: std::thread::JoinHandle<(CandidacyEnd<()>, Option<String>)>,
 }
 
 impl Starved {
@@ -534,7 +534,7 @@ fn work_that_starves_its_runtime_keeps_the_lease_and_cannot_write_after_its_loss
     let unresponsive = starved.unresponsive.clone();
     let shared = starved.shared.clone();
     let (ended, written) = starved.ended.join().unwrap();
-    assert!(matches!(ended, Ended::Lost(_)), "{ended:?}");
+    assert!(matches!(ended, CandidacyEnd::Lost(_)), "{ended:?}");
     let written = written.expect("the work tried to write");
     assert!(written.contains("nothing is written"), "{written}");
     assert!(!unresponsive.load(Ordering::SeqCst), "the caller's thread was free");
@@ -551,5 +551,5 @@ fn a_process_that_does_not_react_to_the_loss_is_given_up() {
     assert!(!starved.fence.is_open() && starved.metrics.process.leader.get() == 0);
     starved.until.store(true, Ordering::SeqCst);
     let (ended, _) = starved.ended.join().unwrap();
-    assert_eq!(ended, Ended::Lost("lease ns/op is held by thief now".to_owned()));
+    assert_eq!(ended, CandidacyEnd::Lost("lease ns/op is held by thief now".to_owned()));
 }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Ended, LeaderElection};
+use super::{CandidacyEnd, LeaderElection};
 
 /// How long the process may take to react to the end of its leadership.
 const REACTION: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ pub async fn run<F, Fut, T>(
     stop: CancellationToken,
     lead: F,
     unresponsive: impl FnOnce(&str) + Send + 'static,
-) -> anyhow::Result<Ended<T>>
+) -> anyhow::Result<CandidacyEnd<T>>
 where
     F: FnOnce(CancellationToken) -> Fut + Send + 'static,
     Fut: Future<Output = T> + Send + 'static,
@@ -43,7 +43,7 @@ where
     let elect = move || {
         let ended = elect(candidate, stop, lead, &workers);
         let lost = match &ended {
-            Ok(Ended::Lost(reason)) => Some(reason.clone()),
+            Ok(CandidacyEnd::Lost(reason)) => Some(reason.clone()),
             _ => None,
         };
         let (reaction, reacted) = channel::<()>();
@@ -71,7 +71,7 @@ fn elect<F, Fut, T>(
     stop: CancellationToken,
     lead: F,
     workers: &Handle,
-) -> anyhow::Result<Ended<T>>
+) -> anyhow::Result<CandidacyEnd<T>>
 where
     F: FnOnce(CancellationToken) -> Fut,
     Fut: Future<Output = T> + Send + 'static,
@@ -92,9 +92,9 @@ where
         anyhow::Ok(candidate.run(stop, work).await)
     })?;
     Ok(match ended {
-        Ended::NeverLed => Ended::NeverLed,
-        Ended::Lost(reason) => Ended::Lost(reason),
-        Ended::Finished(Some(result)) => Ended::Finished(result.context("the operator's work")?),
-        Ended::Finished(None) => anyhow::bail!("the operator's work did not begin"),
+        CandidacyEnd::NeverLed => CandidacyEnd::NeverLed,
+        CandidacyEnd::Lost(reason) => CandidacyEnd::Lost(reason),
+        CandidacyEnd::Finished(Some(result)) => CandidacyEnd::Finished(result.context("the operator's work")?),
+        CandidacyEnd::Finished(None) => anyhow::bail!("the operator's work did not begin"),
     })
 }

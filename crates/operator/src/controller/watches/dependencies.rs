@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt};
 use kube::core::ObjectMeta;
 
 use super::scopes::{WatchPurpose, fail};
-use super::stream::{News, watch};
+use super::stream::{WatchItem, watch};
 use crate::cluster::discovery::Resource;
 use crate::cluster::workloads::elect;
 use crate::reconcile::Context;
@@ -39,7 +39,7 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
 async fn follow<K: kube::Resource>(
     context: &Context,
     scope: &Scope,
-    stream: impl Stream<Item = News<K>>,
+    stream: impl Stream<Item = WatchItem<K>>,
     pod: impl Fn(&K) -> Option<Pod>,
 ) {
     let mut stream = std::pin::pin!(stream);
@@ -60,19 +60,19 @@ async fn follow<K: kube::Resource>(
     };
     while let Some(news) = stream.next().await {
         let sets = match news {
-            News::ListStarts => {
+            WatchItem::ListStarts => {
                 seen.clear();
                 continue;
             }
-            News::Listed(object) => list(object.meta(), pod(&object), &mut seen),
-            News::Changed(object) => observe(object.meta(), pod(&object)),
-            News::Deleted(object) => {
+            WatchItem::Listed(object) => list(object.meta(), pod(&object), &mut seen),
+            WatchItem::Changed(object) => observe(object.meta(), pod(&object)),
+            WatchItem::Deleted(object) => {
                 let (namespace, name, _) = facts(object.meta());
                 let mut sets = context.dependencies().remove(scope, namespace, name);
                 sets.extend(context.pod_index().remove(scope, namespace, name));
                 sets
             }
-            News::ListEnds { proven } => {
+            WatchItem::ListEnds { proven } => {
                 let mut sets = if proven {
                     context.dependencies().listed(scope, &seen)
                 } else {
@@ -86,18 +86,18 @@ async fn follow<K: kube::Resource>(
                 context.synced.notify_waiters();
                 sets
             }
-            News::Unreadable(unreadable) => {
+            WatchItem::Unreadable(unreadable) => {
                 context.metrics.watch_errors.count_unreadable(&scope.group_kind.kind);
                 list(&unreadable, None, &mut seen)
             }
-            News::Steady => {
+            WatchItem::Steady => {
                 let mut sets = context.dependencies().trust(scope);
                 sets.extend(context.pod_index().trust(scope));
                 context.wanted.notify_one();
                 context.count_failing(&scope.group_kind);
                 sets
             }
-            News::Failed {
+            WatchItem::Failed {
                 error,
                 listing,
                 refused,

@@ -11,7 +11,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::stream::{News, watch};
+use super::stream::{WatchItem, watch};
 use crate::reconcile::Context;
 use crate::sync::lock;
 use chartwright_core::crds::live::{InstalledCrds, LiveCrd};
@@ -193,7 +193,7 @@ fn hash(value: impl Hash) -> u64 {
 async fn follow<K>(
     context: &Context,
     kind: &'static str,
-    stream: impl Stream<Item = News<K>>,
+    stream: impl Stream<Item = WatchItem<K>>,
     state: impl Fn(&K) -> (String, ObjectHashes),
     publish: impl Fn(HashSet<String>),
     changes: &ServedChanges,
@@ -205,14 +205,14 @@ async fn follow<K>(
     let mut last_error = String::new();
     while let Some(news) = stream.next().await {
         let changed = match &news {
-            News::ListStarts => {
+            WatchItem::ListStarts => {
                 seen.clear();
                 false
             }
-            News::Steady | News::Unreadable(_) => false,
-            News::Listed(object) | News::Changed(object) => {
+            WatchItem::Steady | WatchItem::Unreadable(_) => false,
+            WatchItem::Listed(object) | WatchItem::Changed(object) => {
                 let (name, state) = state(object);
-                if matches!(news, News::Listed(_)) {
+                if matches!(news, WatchItem::Listed(_)) {
                     seen.insert(name.clone());
                 }
                 let before = known.insert(name.clone(), state);
@@ -223,15 +223,15 @@ async fn follow<K>(
                 // Discovery usually contains the first list already.
                 listed && before != Some(state)
             }
-            News::Deleted(object) => known.remove(&state(object).0).is_some(),
-            News::ListEnds { .. } => {
+            WatchItem::Deleted(object) => known.remove(&state(object).0).is_some(),
+            WatchItem::ListEnds { .. } => {
                 let before = known.len();
                 known.retain(|name, _| seen.contains(name));
                 let changed = known.len() != before;
                 let first = !std::mem::replace(&mut listed, true);
                 changed && !first
             }
-            News::Failed { error, .. } => {
+            WatchItem::Failed { error, .. } => {
                 context.metrics.watch_errors.count_failure(kind);
                 // Without permission to watch, this repeats: log each error once.
                 if *error != last_error {
@@ -241,9 +241,12 @@ async fn follow<K>(
                 false
             }
         };
-        let fails = matches!(news, News::Failed { .. });
-        let shows = matches!(news, News::ListEnds { .. } | News::Changed(_) | News::Deleted(_));
-        let works = shows || matches!(news, News::Steady);
+        let fails = matches!(news, WatchItem::Failed { .. });
+        let shows = matches!(
+            news,
+            WatchItem::ListEnds { .. } | WatchItem::Changed(_) | WatchItem::Deleted(_)
+        );
+        let works = shows || matches!(news, WatchItem::Steady);
         if fails || shows {
             let names = known.keys().filter(|_| shows);
             publish(names.cloned().collect());

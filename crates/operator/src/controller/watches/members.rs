@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
 use super::scopes::{WatchPurpose, fail};
-use super::stream::{News, watch};
+use super::stream::{WatchItem, watch};
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects;
 use crate::reconcile::Context;
@@ -45,7 +45,7 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
 async fn follow<K: kube::Resource>(
     context: &Context,
     scope: &Scope,
-    stream: impl Stream<Item = News<K>>,
+    stream: impl Stream<Item = WatchItem<K>>,
     live: impl Fn(&ObjectId, &K) -> Live,
 ) {
     let id_of = |metadata: &ObjectMeta| objects::id_of(&scope.group_kind, metadata);
@@ -55,25 +55,25 @@ async fn follow<K: kube::Resource>(
     let mut listed: HashSet<String> = HashSet::new();
     while let Some(news) = stream.next().await {
         let sets = match news {
-            News::ListStarts => {
+            WatchItem::ListStarts => {
                 seen.clear();
                 context.members().list_starts(scope);
                 continue;
             }
-            News::Listed(object) => {
+            WatchItem::Listed(object) => {
                 let id = id_of(object.meta());
                 let live = live(&id, &object);
                 listed.extend(context.members().listed(scope, &id, live));
                 seen.insert(id);
                 continue;
             }
-            News::Changed(object) => {
+            WatchItem::Changed(object) => {
                 let id = id_of(object.meta());
                 let live = live(&id, &object);
                 context.members().observe(&id, live)
             }
-            News::Deleted(object) => context.members().remove(&id_of(object.meta())),
-            News::ListEnds { proven } => {
+            WatchItem::Deleted(object) => context.members().remove(&id_of(object.meta())),
+            WatchItem::ListEnds { proven } => {
                 listed.extend(context.members().retain(scope, &seen));
                 seen = HashSet::new();
                 let mut sets: Vec<String> = std::mem::take(&mut listed).into_iter().collect();
@@ -82,14 +82,14 @@ async fn follow<K: kube::Resource>(
                 }
                 sets
             }
-            News::Unreadable(unreadable) => {
+            WatchItem::Unreadable(unreadable) => {
                 // It exists; nothing else is known.
                 seen.insert(id_of(&unreadable));
                 context.metrics.watch_errors.count_unreadable(&scope.group_kind.kind);
                 continue;
             }
-            News::Steady => works(context, scope),
-            News::Failed {
+            WatchItem::Steady => works(context, scope),
+            WatchItem::Failed {
                 error,
                 listing,
                 refused,

@@ -39,7 +39,7 @@ struct ScopeWatch {
 }
 
 /// The watches of a process.
-struct Watches {
+struct ScopeWatches {
     context: Arc<Context>,
     running: HashMap<(WatchPurpose, Scope), ScopeWatch>,
     tasks: JoinSet<()>,
@@ -52,7 +52,7 @@ struct Watches {
 /// Starts a watch for every wanted scope, and ends those of kinds that are no longer served. Runs until `stop`.
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     let mut served = context.discovery.subscribe();
-    let mut watches = Watches {
+    let mut watches = ScopeWatches {
         context: context.clone(),
         running: HashMap::new(),
         tasks: JoinSet::new(),
@@ -88,7 +88,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     watches.tasks.shutdown().await;
 }
 
-impl Watches {
+impl ScopeWatches {
     fn start_wanted(&mut self) {
         let snapshot = self.context.discovery.snapshot();
         let mut wanted: Vec<(WatchPurpose, Scope)> = Vec::new();

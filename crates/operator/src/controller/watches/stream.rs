@@ -1,4 +1,4 @@
-//! One watch with its own backoff, as a stream of [`News`]. Each watch has its own task, so a forbidden watch never slows
+//! One watch with its own backoff, as a stream of [`WatchItem`]. Each watch has its own task, so a forbidden watch never slows
 //! another down.
 
 use std::fmt::Debug;
@@ -23,7 +23,7 @@ const PAGE: u32 = 100;
 const METADATA_PAGE: u32 = 500;
 
 /// An item of a watch.
-pub enum News<K> {
+pub enum WatchItem<K> {
     /// A list begins. What it does not contain is gone when it ends.
     ListStarts,
     Listed(K),
@@ -87,7 +87,7 @@ struct Watching<S, B> {
 }
 
 /// Watches an API, optionally with a label selector. The stream never ends.
-pub fn watch<K>(api: Api<K>, labels: Option<&str>, metadata_only: bool) -> impl Stream<Item = News<K>> + Send
+pub fn watch<K>(api: Api<K>, labels: Option<&str>, metadata_only: bool) -> impl Stream<Item = WatchItem<K>> + Send
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
         + Readable
@@ -128,7 +128,7 @@ where
     S: Stream<Item = watcher::Result<watcher::Event<K>>>,
     B: Fn() -> Pin<Box<S>>,
 {
-    async fn next(&mut self) -> Option<News<K>> {
+    async fn next(&mut self) -> Option<WatchItem<K>> {
         loop {
             tokio::time::sleep(std::mem::take(&mut self.pause)).await;
             let deadline = if self.listing {
@@ -145,7 +145,7 @@ where
                 Ok(Some(Err(error))) => self.broken(&error),
                 Ok(None) => return None,
                 Err(_) if self.listing => Some(self.stuck()),
-                Err(_) => self.is_steady().then_some(News::Steady),
+                Err(_) => self.is_steady().then_some(WatchItem::Steady),
             };
             if news.is_some() {
                 return news;
@@ -153,35 +153,35 @@ where
         }
     }
 
-    fn read_event(&mut self, event: watcher::Event<K>) -> News<K> {
+    fn read_event(&mut self, event: watcher::Event<K>) -> WatchItem<K> {
         match event {
             watcher::Event::Init => {
                 self.listing = true;
-                News::ListStarts
+                WatchItem::ListStarts
             }
             watcher::Event::InitDone => {
                 self.listing = false;
                 let is_doubted = self.failing.is_some() || self.expired;
                 self.steady = is_doubted.then(|| Instant::now() + STEADY);
                 let proven = !self.shaky;
-                News::ListEnds { proven }
+                WatchItem::ListEnds { proven }
             }
             watcher::Event::InitApply(object) | watcher::Event::Apply(object) if object.problem().is_some() => {
                 unreadable(&self.url, &object)
             }
-            watcher::Event::InitApply(object) => News::Listed(object),
+            watcher::Event::InitApply(object) => WatchItem::Listed(object),
             watcher::Event::Apply(object) => {
                 self.failures = 0;
-                News::Changed(object)
+                WatchItem::Changed(object)
             }
             watcher::Event::Delete(object) => {
                 self.failures = 0;
-                News::Deleted(object)
+                WatchItem::Deleted(object)
             }
         }
     }
 
-    fn broken(&mut self, error: &watcher::Error) -> Option<News<K>> {
+    fn broken(&mut self, error: &watcher::Error) -> Option<WatchItem<K>> {
         if is_expired(error) && !self.expired {
             // No failure: usually a restarted server, which requires a new list.
             tracing::debug!(%error, "the watch relists");
@@ -203,7 +203,7 @@ where
         if refused.is_some() && !listing {
             self.events = (self.begin)();
         }
-        Some(News::Failed {
+        Some(WatchItem::Failed {
             listing,
             error: text(error),
             refused,
@@ -211,10 +211,10 @@ where
     }
 
     /// Handles a list that does not end.
-    fn stuck(&mut self) -> News<K> {
+    fn stuck(&mut self) -> WatchItem<K> {
         self.fail(true, None, None);
         self.events = (self.begin)();
-        News::Failed {
+        WatchItem::Failed {
             error: format!("the API server did not end its list within {PAGE_TIMEOUT:?}"),
             listing: true,
             refused: None,
@@ -259,7 +259,7 @@ impl<S, B> Watching<S, B> {
 }
 
 /// Logs an unreadable object; the others are still read.
-fn unreadable<K: Resource + Readable>(kind: &str, object: &K) -> News<K> {
+fn unreadable<K: Resource + Readable>(kind: &str, object: &K) -> WatchItem<K> {
     let metadata = object.meta().clone();
     tracing::warn!(
         url = kind,
@@ -268,7 +268,7 @@ fn unreadable<K: Resource + Readable>(kind: &str, object: &K) -> News<K> {
         error = object.problem().unwrap_or_default(),
         "an object can't be read; it is left out"
     );
-    News::Unreadable(Box::new(metadata))
+    WatchItem::Unreadable(Box::new(metadata))
 }
 
 fn pause(failures: u32) -> Duration {
@@ -373,19 +373,19 @@ mod tests {
         let api = widgets().api_in::<Whole>(&kube::Client::new(service, "shop"), None);
         let begun = Instant::now();
         let all: Vec<_> = watch(api, None, false)
-            .filter(|news| futures::future::ready(!matches!(news, News::ListStarts)))
+            .filter(|news| futures::future::ready(!matches!(news, WatchItem::ListStarts)))
             .map(|news| {
                 let name = match news {
-                    News::ListEnds { proven: true } => "listed",
-                    News::ListEnds { proven: false } => "only listed",
-                    News::Failed {
+                    WatchItem::ListEnds { proven: true } => "listed",
+                    WatchItem::ListEnds { proven: false } => "only listed",
+                    WatchItem::Failed {
                         refused: Some(_),
                         listing: true,
                         ..
                     } => "list refused",
-                    News::Failed { refused: Some(_), .. } => "refused",
-                    News::Failed { .. } => "failed",
-                    News::Steady => "steady",
+                    WatchItem::Failed { refused: Some(_), .. } => "refused",
+                    WatchItem::Failed { .. } => "failed",
+                    WatchItem::Steady => "steady",
                     _ => "else",
                 };
                 (name, begun.elapsed().as_secs())
@@ -452,14 +452,14 @@ mod tests {
         let api = widgets().api_in::<Whole>(&kube::Client::new(service, "shop"), None);
         let name = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
         let observed = watch(api, None, false).take(7).map(|news| match news {
-            News::ListStarts => "begins".to_owned(),
-            News::ListEnds { .. } => "ends".to_owned(),
-            News::Steady => "steady".to_owned(),
-            News::Listed(object) => format!("listed {}", name(&object.metadata)),
-            News::Changed(object) => format!("changed {}", name(&object.metadata)),
-            News::Deleted(object) => format!("deleted {}", name(&object.metadata)),
-            News::Unreadable(odd) => format!("unreadable {}", name(&odd)),
-            News::Failed { error, .. } => error,
+            WatchItem::ListStarts => "begins".to_owned(),
+            WatchItem::ListEnds { .. } => "ends".to_owned(),
+            WatchItem::Steady => "steady".to_owned(),
+            WatchItem::Listed(object) => format!("listed {}", name(&object.metadata)),
+            WatchItem::Changed(object) => format!("changed {}", name(&object.metadata)),
+            WatchItem::Deleted(object) => format!("deleted {}", name(&object.metadata)),
+            WatchItem::Unreadable(odd) => format!("unreadable {}", name(&odd)),
+            WatchItem::Failed { error, .. } => error,
         });
         let observed: Vec<String> = observed.collect().await;
         assert_eq!(

@@ -7,7 +7,7 @@ use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::reconcile::apply::{Applier, MemberTask};
-use chartwright_core::apply::comparison::{Compared, compare};
+use chartwright_core::apply::comparison::{ComparedMember, compare};
 use chartwright_core::apply::{Seen, Step};
 use chartwright_core::digest::Key;
 use chartwright_core::drift::field_path::without;
@@ -87,7 +87,7 @@ impl Applier<'_> {
             let undone = rollback::undone_rollout(&managed, objects::FIELD_MANAGER);
             brought_back = undone.map(|undone| undone.fields).unwrap_or_default();
         }
-        let compared = Compared {
+        let compared = ComparedMember {
             member,
             entry: task.entry,
             live: &seen,

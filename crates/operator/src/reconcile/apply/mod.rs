@@ -21,7 +21,7 @@ use crate::reconcile::scope::{CHANGED, ReleaseScope};
 use crate::reconcile::takeover::former_members::FormerMembers;
 use chartwright_core::annotations;
 use chartwright_core::apply::member_outcome::{MemberOutcome, recorded_entry};
-use chartwright_core::apply::sequence::{self, Turn};
+use chartwright_core::apply::sequence::{self, SequenceTurn};
 use chartwright_core::apply::{ApplyReason, Seen, Step, step};
 use chartwright_core::drift::tolerated::ToleratedDrift;
 use chartwright_core::health::gates;
@@ -263,7 +263,7 @@ impl Applier<'_> {
     async fn apply_waves(&self, release: &mut Release, prepared: &PreparedRelease, forced: bool, pass: &mut ApplyPass) {
         let (applyset_id, trigger) = (&prepared.identity.owner.set, self.scope.written.trigger());
         for turn in sequence::installation(&prepared.desired.members) {
-            let Turn::Members(members) = turn else {
+            let SequenceTurn::Members(members) = turn else {
                 pass.closed = self.judge_wave_gate(release, pass).await;
                 if pass.closed.is_some() {
                     return;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::{Cause, Error};
-use crate::cluster::objects::{self, ApplyTarget, DeleteOutcome, DryRun};
+use crate::cluster::objects::{self, ApplyTarget, DeleteOutcome, DryRunResult};
 use crate::reconcile::release::Release;
 use crate::reconcile::scope::ReleaseScope;
 use crate::telemetry::metrics::WriteOperation;
@@ -107,8 +107,8 @@ impl MemberSender<'_> {
         error: Error,
     ) -> Result<MemberOutcome, Error> {
         match objects::check_creation(&self.scope.client, resource, &member.id, &member.object).await {
-            Ok(DryRun::Accepted) => {}
-            Ok(DryRun::Refused(_)) => return Ok(self.failure(member, &error)),
+            Ok(DryRunResult::Accepted) => {}
+            Ok(DryRunResult::Refused(_)) => return Ok(self.failure(member, &error)),
             Err(error) => return Ok(self.failure(member, &error)),
         }
         let mut taken = self.take_foreign_fields(resource, member, live, &error).await;
@@ -201,8 +201,8 @@ impl MemberSender<'_> {
         let mut kept = Vec::new();
         for correction in foreign_fields::corrections(&object, objects::FIELD_MANAGER, &member.object, &refused) {
             match objects::check_change(client, resource, id, (&object, &correction.merged)).await {
-                Ok(DryRun::Accepted) => {}
-                Ok(DryRun::Refused(error)) => {
+                Ok(DryRunResult::Accepted) => {}
+                Ok(DryRunResult::Refused(error)) => {
                     tracing::debug!(object = %id, fields = ?correction.fields, %error, "refused without these fields, too");
                     kept = correction.fields;
                     continue;

@@ -29,7 +29,7 @@ use crate::reconcile::status::StatusWriter;
 use crate::reconcile::takeover::TakeoverStage;
 use crate::reconcile::takeover::former_members::FormerMembers;
 use crate::telemetry::metrics::{ReconcileResult, WriteOperation};
-use chartwright_core::apply::sequence::{self, Turn};
+use chartwright_core::apply::sequence::{self, SequenceTurn};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::operation::{OperationEvent, OperationKind};
 use chartwright_core::prune::Purpose;
@@ -225,7 +225,7 @@ impl Deleter<'_, '_> {
     async fn disown_members(&self, release: &Release, listed: bool) -> Result<RemovalResult, Error> {
         let found = MemberSearch::new(self.scope).find_members(release, listed).await?;
         Ok(MemberRemover::new(self.scope)
-            .remove(vec![Turn::Members(found)], Purpose::Suspended)
+            .remove(vec![SequenceTurn::Members(found)], Purpose::Suspended)
             .await)
     }
 }

@@ -17,7 +17,7 @@ use chartwright_core::hooks::{self, Hook, HookRun, HookState};
 use chartwright_core::identity::ObjectId;
 use chartwright_core::identity::ownership::{Ownership, ownership};
 use chartwright_core::index::live::Live;
-use chartwright_core::prune::{Purpose, Verdict, verdict};
+use chartwright_core::prune::{PruneVerdict, Purpose, verdict};
 use chartwright_core::status::{Phase, Reason};
 
 /// The live object with the name of a hook, if there is one.
@@ -136,7 +136,7 @@ impl HookObjects<'_> {
             return Continue(true);
         };
         match verdict(id, &live, &self.scope.owner, Purpose::Prune) {
-            Verdict::Delete | Verdict::Going => {
+            PruneVerdict::Delete | PruneVerdict::Going => {
                 let deleted = self.delete_hook(resource, id, &live).await;
                 deleted.or_stop(|error| failed(&error))
             }

@@ -22,7 +22,7 @@ use crate::reconcile::values::error::ValuesError;
 use crate::reconcile::values::release_namespace::release_namespace;
 use chartwright_core::health::depends_on;
 use chartwright_core::identity::GroupKind;
-use chartwright_core::index::dependencies::{self, Dependency};
+use chartwright_core::index::dependencies::{self, ObjectDependency};
 use chartwright_core::status::conditions::short_list;
 use chartwright_core::status::{Phase, Reason};
 use chartwright_watches::cel::Expression;
@@ -141,7 +141,7 @@ impl DependencyGate<'_> {
         Continue(())
     }
 
-    fn follow(&self, targets: BTreeSet<Dependency>) {
+    fn follow(&self, targets: BTreeSet<ObjectDependency>) {
         self.scope.context.follow_awaited(&self.scope.owner.set, targets);
     }
 
@@ -222,7 +222,7 @@ impl DependencyGate<'_> {
 
 impl Context {
     /// The circle of dependencies that a custom resource is in, as far as this process knows the others.
-    fn cycle(&self, unit: &Unit, resource: &CustomResource) -> Option<Vec<Dependency>> {
+    fn cycle(&self, unit: &Unit, resource: &CustomResource) -> Option<Vec<ObjectDependency>> {
         let snapshot = self.discovery.snapshot();
         let start = as_dependency(unit, &resource.key);
         depends_on::cycle(&start, |at| self.needs_of(at, &snapshot))

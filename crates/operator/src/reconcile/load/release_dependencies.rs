@@ -10,7 +10,7 @@ use crate::reconcile::values::name_templates::NameTemplates;
 use crate::reconcile::values::release_namespace::release_namespace;
 use chartwright_core::annotations::DEPENDS_ON;
 use chartwright_core::identity::GroupKind;
-use chartwright_core::index::dependencies::Dependency;
+use chartwright_core::index::dependencies::ObjectDependency;
 use chartwright_watches::DependsOn;
 use chartwright_watches::names::is_path_segment;
 use helm_template::render::LookupKey;
@@ -49,9 +49,9 @@ impl ReleaseDependency {
         })
     }
 
-    pub(crate) fn target(&self, snapshot: &Snapshot) -> Dependency {
+    pub(crate) fn target(&self, snapshot: &Snapshot) -> ObjectDependency {
         let namespaced = snapshot.preferred(&self.group_kind).is_none_or(|kind| kind.namespaced);
-        Dependency {
+        ObjectDependency {
             group_kind: self.group_kind.clone(),
             namespace: if namespaced {
                 self.namespace.clone()
@@ -135,8 +135,8 @@ pub(crate) fn needs(unit: &Unit, resource: &CustomResource) -> Result<Vec<Releas
 }
 
 /// A custom resource, as others depend on it.
-pub(crate) fn as_dependency(unit: &Unit, key: &ResourceKey) -> Dependency {
-    Dependency {
+pub(crate) fn as_dependency(unit: &Unit, key: &ResourceKey) -> ObjectDependency {
+    ObjectDependency {
         group_kind: unit.group_kind.clone(),
         namespace: key.namespace.clone(),
         name: key.name.clone(),

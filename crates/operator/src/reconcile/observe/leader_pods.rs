@@ -20,7 +20,7 @@ use crate::reconcile::values::name_templates::NameTemplates;
 use chartwright_core::digest::KeyUse;
 use chartwright_core::identity::ownership::owner_of;
 use chartwright_core::identity::{GroupKind, ObjectId};
-use chartwright_core::index::dependencies::Dependency;
+use chartwright_core::index::dependencies::ObjectDependency;
 use chartwright_core::leader::pod_index::Workload;
 use chartwright_core::leader::{Elected, Held, Holder, Label, LeaderStep, Pod, Round};
 
@@ -190,7 +190,7 @@ impl LeaderElector<'_> {
 
     /// The pods can't be watched, for long.
     async fn warn_unwatched_pods(&self, release: &mut Release, elected: &mut Elected) {
-        let watch = Dependency::watch(elect::pod_kind(), &elected.namespace);
+        let watch = ObjectDependency::watch(elect::pod_kind(), &elected.namespace);
         let unseen = self.scope.context.dependencies().unseen(&watch).cloned();
         if let Some((_, error)) = unseen {
             let note = format!("its pods can't be watched: {error}; {RIGHTS}");

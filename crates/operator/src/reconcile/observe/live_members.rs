@@ -17,7 +17,7 @@ use crate::reconcile::release::full_members::{KnownObject, Pods};
 use crate::reconcile::release::schedule::{RECHECK, RequeueReason};
 use crate::reconcile::render::pool::{Deadline, PoolError};
 use crate::reconcile::scope::ReleaseScope;
-use chartwright_core::health::gates::{Facts, Gate, GateCondition};
+use chartwright_core::health::gates::{Gate, GateCondition, GateFacts};
 use chartwright_core::health::pods::{is_of_workload, selector};
 use chartwright_core::health::{Health, HealthStatus, cel_view};
 use chartwright_core::identity::ObjectId;
@@ -54,8 +54,8 @@ type CompiledGates = Vec<(ObjectId, Result<Gate, String>)>;
 
 impl LiveFacts {
     /// The same for conditions. It takes as long as there is to be read.
-    pub(crate) fn into_facts(self) -> Facts {
-        Facts {
+    pub(crate) fn into_facts(self) -> GateFacts {
+        GateFacts {
             members: CelData::from_json(&self.members),
             pods: CelData::from_json(&self.pods),
         }

@@ -333,11 +333,11 @@ impl Remediator<'_, '_> {
             Some(seen) if seen.uid == live.uid => {
                 // What stands in a status is no proof: the object itself is asked whose it is.
                 match verdict(id, &seen, &self.scope.owner, Purpose::Prune) {
-                    prune::Verdict::Delete if dry_run => {
+                    prune::PruneVerdict::Delete if dry_run => {
                         objects::check_deletion(&self.scope.client, resource, id, &seen).await
                     }
-                    prune::Verdict::Delete => objects::delete(&self.scope.client, resource, id, &seen).await,
-                    prune::Verdict::Leave(whose) => return Err(format!("{id}: {whose}")),
+                    prune::PruneVerdict::Delete => objects::delete(&self.scope.client, resource, id, &seen).await,
+                    prune::PruneVerdict::Leave(whose) => return Err(format!("{id}: {whose}")),
                     _ => return Err(format!("{id} is to stay, or another owner decides about it")),
                 }
             }

@@ -23,7 +23,7 @@ use chartwright_core::identity::ObjectId;
 use chartwright_core::index::live::Live;
 use chartwright_core::index::members::Scope;
 use chartwright_core::prune::intent::{self, Intent};
-use chartwright_core::prune::{Knowledge, Purpose, Verdict, orphans, verdict};
+use chartwright_core::prune::{Knowledge, PruneVerdict, Purpose, orphans, verdict};
 use chartwright_core::status::conditions::short_list;
 use chartwright_watches::DeletionPolicy;
 use helm_template::render::is_about_all;
@@ -250,7 +250,10 @@ impl Pruner<'_> {
             let verdict = members
                 .get(id)
                 .map(|live| verdict(id, live, &self.scope.owner, Purpose::Prune));
-            matches!(verdict, None | Some(Verdict::Delete | Verdict::Release | Verdict::Hold))
+            matches!(
+                verdict,
+                None | Some(PruneVerdict::Delete | PruneVerdict::Release | PruneVerdict::Hold)
+            )
         };
         if annotations::is_prune_allowed(&self.scope.written.annotations) || !orphans.iter().any(is_member) {
             return Intent::Wanted;
@@ -280,7 +283,7 @@ impl Pruner<'_> {
             let members = self.scope.context.members();
             let live = members.get(id).filter(|live| !live.marks.prune_allowed);
             let verdict = live.map(|live| verdict(id, live, &self.scope.owner, Purpose::Prune));
-            recorded.contains(id) && matches!(verdict, Some(Verdict::Delete | Verdict::Release))
+            recorded.contains(id) && matches!(verdict, Some(PruneVerdict::Delete | PruneVerdict::Release))
         };
         let mut going = Vec::with_capacity(orphans.len());
         let mut waits = Vec::new();

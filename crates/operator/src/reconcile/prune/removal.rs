@@ -9,10 +9,10 @@ use crate::cluster::error::Error;
 use crate::cluster::objects::{self, DeleteOutcome};
 use crate::reconcile::scope::ReleaseScope;
 use crate::telemetry::metrics::WriteOperation;
-use chartwright_core::apply::sequence::Turn;
+use chartwright_core::apply::sequence::SequenceTurn;
 use chartwright_core::identity::ObjectId;
 use chartwright_core::index::live::Live;
-use chartwright_core::prune::{Purpose, Verdict, verdict};
+use chartwright_core::prune::{PruneVerdict, Purpose, verdict};
 
 /// How often one removal reads and deletes an object that other clients change in between.
 const TRIES: usize = 5;
@@ -111,7 +111,7 @@ impl MemberRemover<'_> {
     /// Removes the objects turn by turn until a turn has to wait. A deletion also stops after a turn with a failure.
     pub(crate) async fn remove(
         &self,
-        turns: Vec<Turn<(ObjectId, RemovalCandidate)>>,
+        turns: Vec<SequenceTurn<(ObjectId, RemovalCandidate)>>,
         purpose: Purpose,
     ) -> RemovalResult {
         let mut removed = RemovalResult::default();
@@ -119,7 +119,7 @@ impl MemberRemover<'_> {
         let (mut open, mut failures) = (0, 0);
         for turn in turns {
             match turn {
-                Turn::Members(items) => {
+                SequenceTurn::Members(items) => {
                     (open, failures) = (removed.open.len(), removed.failures.len());
                     for (id, outcome) in self.delete_or_release_all(items, purpose).await {
                         removed.note(id, outcome);
@@ -128,11 +128,11 @@ impl MemberRemover<'_> {
                         break;
                     }
                 }
-                Turn::Wait if removed.open.len() > open || removed.failures.len() > failures => {
+                SequenceTurn::Wait if removed.open.len() > open || removed.failures.len() > failures => {
                     removed.awaited = Some(removed.open[open..].to_vec());
                     break;
                 }
-                Turn::Wait => {}
+                SequenceTurn::Wait => {}
             }
         }
         removed
@@ -188,24 +188,24 @@ impl MemberRemover<'_> {
             };
             candidate = RemovalCandidate::Unknown;
             let (request, operation, done) = match verdict(id, &live, &self.scope.owner, purpose) {
-                Verdict::Delete => {
+                PruneVerdict::Delete => {
                     let request = objects::delete(client, resource, id, &live).await;
                     (request, WriteOperation::Delete, RemovalOutcome::Deleted)
                 }
-                Verdict::Release => {
+                PruneVerdict::Release => {
                     let kept_from = Some(self.scope.owner.set.as_str()).filter(|_| purpose != Purpose::Orphan);
                     let request = objects::release_member(client, resource, id, &live, kept_from).await;
                     (request, WriteOperation::Release, RemovalOutcome::Left)
                 }
-                Verdict::Disown => {
+                PruneVerdict::Disown => {
                     let request = objects::remove_owner_reference(client, resource, id, &live).await;
                     (request, WriteOperation::Metadata, RemovalOutcome::Left)
                 }
-                Verdict::Going => return RemovalOutcome::Going,
+                PruneVerdict::Going => return RemovalOutcome::Going,
                 _ if !was_read => continue,
-                Verdict::Hold => return RemovalOutcome::Held,
-                Verdict::Stay => return RemovalOutcome::Left,
-                verdict @ (Verdict::Leave(_) | Verdict::Controlled(_)) => {
+                PruneVerdict::Hold => return RemovalOutcome::Held,
+                PruneVerdict::Stay => return RemovalOutcome::Left,
+                verdict @ (PruneVerdict::Leave(_) | PruneVerdict::Controlled(_)) => {
                     tracing::info!(object = %id, ?verdict, "not deleted");
                     if matches!(purpose, Purpose::Prune | Purpose::Rollback) {
                         return RemovalOutcome::Left;

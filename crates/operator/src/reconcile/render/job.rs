@@ -39,7 +39,7 @@ use chartwright_core::record::history::is_watched;
 use chartwright_core::status::{Phase, Reason};
 use chartwright_core::{grants, plans};
 use helm_template::render::{
-    Engine, Error as RenderError, Input, Kept, Limits, LookupKey, Release as Facts, Rendered, size_of_data,
+    Engine, Error as RenderError, Input, Kept, Limits, LookupKey, ReleaseObject, Rendered, size_of_data,
 };
 
 /// The maximum size of a chart file that is rendered alone, in bytes. A status has less room.
@@ -337,8 +337,8 @@ impl<'a> RenderJob<'a> {
     }
 
     /// Returns `.Release` of a revision.
-    pub(crate) fn facts(&self, revision: i64) -> Facts {
-        Facts {
+    pub(crate) fn facts(&self, revision: i64) -> ReleaseObject {
+        ReleaseObject {
             name: self.data.release_name.clone(),
             namespace: self.identity.namespace.clone(),
             revision,

@@ -111,7 +111,7 @@ fn input_digest(input: &Input<'_>, lookups: &LookupAnswers) -> InputDigest {
 
 #[cfg(test)]
 mod tests {
-    use helm_template::render::{Kept, LookupKey, Release};
+    use helm_template::render::{Kept, LookupKey, ReleaseObject};
     use serde_json::json;
 
     use super::*;
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn another_input_is_another_render() {
         let digest = |revision: i64, values: serde_json::Value, plan: &str, lookups: &LookupAnswers| {
-            let mut release = Release::install("a", "shop");
+            let mut release = ReleaseObject::install("a", "shop");
             release.revision = revision;
             let kept = Kept::default();
             let input = Input {

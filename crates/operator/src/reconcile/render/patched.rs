@@ -72,7 +72,7 @@ mod tests {
     use chartwright_core::members::policy::Policy;
     use chartwright_core::testing;
     use helm_template::chart::{Chart, File};
-    use helm_template::render::{Capabilities, Engine, Input, Release};
+    use helm_template::render::{Capabilities, Engine, Input, ReleaseObject};
 
     const CHART: &str = "\
 apiVersion: v1
@@ -100,7 +100,7 @@ metadata: {name: hook, annotations: {helm.sh/hook: plan-work}}
         let engine = Engine::for_releases(chart).unwrap();
         let input = Input {
             read_objects: true,
-            ..Input::new(Release::install("a", "shop"), json!({}))
+            ..Input::new(ReleaseObject::install("a", "shop"), json!({}))
         };
         let mut rendered = engine.render_with(&input).unwrap();
         let before = rendered.size;

@@ -19,7 +19,7 @@ use crate::reconcile::scope::ReleaseScope;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::members::desired::{self, Desired, RenderedObject};
 use chartwright_core::members::policy::Update;
-use chartwright_core::record::history::{Attempt, Fallback, Judgement, is_watched, judge};
+use chartwright_core::record::history::{Fallback, Judgement, UpgradeAttempt, is_watched, judge};
 use chartwright_core::status::conditions::whole;
 use chartwright_core::status::{Changes, Phase, Reason};
 use chartwright_watches::OnFailure;
@@ -123,7 +123,7 @@ impl KeptRenders<'_> {
         // An installation has nothing to go back to.
         let is_judged = record.revision > 0 || self.scope.unit.watch.on_failure == OnFailure::Stall;
         let is_upgrade = prepared.revision > record.revision && is_judged;
-        let is_known = |attempt: &&Attempt| attempt.revision == prepared.revision;
+        let is_known = |attempt: &&UpgradeAttempt| attempt.revision == prepared.revision;
         let known = record.attempt.as_deref().filter(is_known);
         if prepared.rollback.is_some()
             || !is_watched(self.scope.unit.watch.on_failure)
@@ -132,10 +132,10 @@ impl KeptRenders<'_> {
             record.attempt = None;
             return;
         }
-        let is_same = |attempt: &&Attempt| {
+        let is_same = |attempt: &&UpgradeAttempt| {
             attempt.inputs == prepared.inputs.digest && attempt.values == prepared.inputs.values_digest
         };
-        record.attempt = Some(Box::new(Attempt {
+        record.attempt = Some(Box::new(UpgradeAttempt {
             revision: prepared.revision,
             inputs: prepared.inputs.digest.clone(),
             values: prepared.inputs.values_digest.clone(),

@@ -13,7 +13,9 @@ use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::unit::Unit;
 use chartwright_core::record::Record;
 use chartwright_core::record::requests::Request;
-use chartwright_core::rollout::{Ended, Found, ReleaseRollout, RolloutState, SHOWN_AFTER, Turn, concerns};
+use chartwright_core::rollout::{
+    Found, ReconcileEnd, ReleaseRollout, RolloutState, RolloutTurn, SHOWN_AFTER, concerns,
+};
 use chartwright_core::status::{Phase, Reason, conditions};
 
 /// The deadline of a release is not checked more often.
@@ -60,17 +62,17 @@ impl RolloutStage<'_, '_> {
             is_urgent: self.is_urgent(release, now),
         };
         match found.turn(now) {
-            Turn::UpToDate => {
+            RolloutTurn::UpToDate => {
                 if release.record.rollout.take().is_some() {
                     unit.rollout.set(key, None);
                 }
             }
-            Turn::Now(part) => {
+            RolloutTurn::Now(part) => {
                 unit.rollout.set(key, Some(&part));
                 release.record.rollout = Some(part);
             }
-            Turn::Queued(part) if unit.rollout.admit(key) => release.record.rollout = Some(part),
-            Turn::Queued(part) => {
+            RolloutTurn::Queued(part) if unit.rollout.admit(key) => release.record.rollout = Some(part),
+            RolloutTurn::Queued(part) => {
                 self.scope.waits_for_rollout = true;
                 self.note_wait(release, part, now);
             }
@@ -138,24 +140,24 @@ impl RolloutStage<'_, '_> {
                 .as_ref()
                 .is_some_and(|fallback| fallback.failed.is_some()) =>
             {
-                Ended::Failed
+                ReconcileEnd::Failed
             }
-            Phase::Ready => Ended::Ready,
-            Phase::Failed { .. } | Phase::Stalled { .. } => Ended::Failed,
+            Phase::Ready => ReconcileEnd::Ready,
+            Phase::Failed { .. } | Phase::Stalled { .. } => ReconcileEnd::Failed,
             // Its part is kept for the time when it is resumed.
             Phase::Suspended => {
                 release.record.rollout = Some(part);
                 return self.scope.unit.rollout.forget(key);
             }
             Phase::Waiting { reason, .. } => match reason {
-                Reason::Progressing | Reason::MemberFailed | Reason::Terminating => Ended::NotReady,
-                _ => Ended::Unfinished,
+                Reason::Progressing | Reason::MemberFailed | Reason::Terminating => ReconcileEnd::NotReady,
+                _ => ReconcileEnd::Unfinished,
             },
         };
         let timeout = self.scope.unit.watch.timeout.unwrap_or(TIMEOUT);
         let part = part.after(ended, timeout, now);
         let is_in_flight = |part: &&ReleaseRollout| part.state == RolloutState::InFlight;
-        if let (Ended::NotReady, Some(part)) = (ended, part.as_ref().filter(is_in_flight)) {
+        if let (ReconcileEnd::NotReady, Some(part)) = (ended, part.as_ref().filter(is_in_flight)) {
             let left = part.left(timeout, now);
             release.schedule.at(left.max(SHORTEST_WAIT), RequeueReason::Rollout);
         }

@@ -12,17 +12,17 @@ use crate::reconcile::status::conclusion::Conclusion;
 use chartwright_core::status::{self, Event, Phase};
 
 /// Writes Events about what a reconcile did and found.
-pub(crate) struct Announcer<'a> {
+pub(crate) struct EventAnnouncer<'a> {
     scope: &'a ReleaseScope<'a>,
 }
 
-impl<'a> Announcer<'a> {
+impl<'a> EventAnnouncer<'a> {
     pub(crate) fn new(scope: &'a ReleaseScope<'a>) -> Self {
-        Announcer { scope }
+        EventAnnouncer { scope }
     }
 }
 
-impl Announcer<'_> {
+impl EventAnnouncer<'_> {
     /// Writes an Event for each thing that happened. A retry with the same failure writes none.
     pub(crate) async fn announce(&self, release: &mut Release, conclusion: &Conclusion, status: &Value) {
         let event = conclusion.phase.event(&conclusion.changes);

@@ -27,7 +27,7 @@ use crate::reconcile::release::backoff::jitter;
 use crate::reconcile::release::saved_record::StatusRefusal;
 use crate::reconcile::release::schedule::{RECHECK, RECHECK_UNSEEN};
 use crate::reconcile::scope::ReleaseScope;
-use crate::reconcile::status::announce::Announcer;
+use crate::reconcile::status::announce::EventAnnouncer;
 use crate::reconcile::status::build::StatusBuilder;
 use crate::reconcile::status::conclusion::{Conclusion, NextStatus};
 use crate::telemetry::metrics::{ReconcileResult, WriteOperation};
@@ -159,13 +159,13 @@ impl StatusWriter<'_, '_> {
         if is_saved && written.is_done && !self.scope.missing && !JobTtls::new(self.scope).set_ttls(release).await {
             again = Some(again.map_or(RECHECK, |again| again.min(RECHECK)));
         }
-        Announcer::new(self.scope)
+        EventAnnouncer::new(self.scope)
             .announce(release, &conclusion, &next.status)
             .await;
-        Announcer::new(self.scope)
+        EventAnnouncer::new(self.scope)
             .announce_awaited(release, &conclusion.phase, next.is_news)
             .await;
-        Announcer::new(self.scope)
+        EventAnnouncer::new(self.scope)
             .announce_pods(release, &conclusion.phase)
             .await;
         ReconcileOutcome {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use chartwright_core::values::value_reads::Reads;
+use chartwright_core::values::value_reads::ValueReads;
 use helm_template::chart::Chart;
 
 /// So many names of one spec are looked at.
@@ -17,7 +17,7 @@ pub struct ReadValues {
     /// The names at the top of the chart's own values, and those that mean something to Helm.
     pub(crate) known: OnceLock<BTreeSet<String>>,
     /// `None`: it isn't known for certain.
-    pub(crate) reads: OnceLock<Option<Reads>>,
+    pub(crate) reads: OnceLock<Option<ValueReads>>,
 }
 
 impl ReadValues {

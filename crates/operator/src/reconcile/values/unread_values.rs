@@ -6,7 +6,7 @@ use crate::reconcile::release::Release;
 use crate::reconcile::scope::ReleaseScope;
 use crate::reconcile::unit::Unit;
 use chartwright_core::status::conditions::short_list;
-use chartwright_core::values::value_reads::Reads;
+use chartwright_core::values::value_reads::ValueReads;
 use helm_template::chart::Chart;
 
 /// Whether the watch or a file of the chart names it: templates of the watch and of the status read the spec as well, and
@@ -37,7 +37,7 @@ pub(crate) async fn report_unread(scope: &ReleaseScope<'_>, release: &mut Releas
     if read_values.reads.get().is_none() {
         let renderer = Arc::clone(renderer);
         // Once for a chart, not for each release.
-        let reads = tokio::task::spawn_blocking(move || Reads::of(renderer.chart())).await;
+        let reads = tokio::task::spawn_blocking(move || ValueReads::of(renderer.chart())).await;
         // Another release may have been faster.
         let _ = read_values.reads.set(reads.ok().flatten());
     }

@@ -1,4 +1,4 @@
-//! Admits to `/metrics` or `/dashboard` whoever has the right, as the API server decides it.
+//! Admits users to `/metrics` or `/dashboard` who have the right, as the API server decides it.
 //!
 //! Every pod of the cluster may send tokens. An answer of the API server counts for 10 s, and at most [`MAX_REVIEWS`] tokens are
 //! reviewed at a time, each for at least [`REVIEW_PAUSE`]: guessed tokens cost the API server a bounded number of requests.
@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-use chartwright_core::access::{BearerToken, TokenDigest, Verdict};
+use chartwright_core::access::{AccessVerdict, BearerToken, TokenDigest};
 
 /// How long a verdict counts.
 const VERDICT_AGE: Duration = Duration::from_secs(10);
@@ -34,7 +34,8 @@ const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 const FAILURE_PAUSE: Duration = Duration::from_secs(60);
 
 /// Asks the API server about a token.
-pub type Review = Arc<dyn Fn(Arc<BearerToken>) -> BoxFuture<'static, Result<Verdict, ReviewFailure>> + Send + Sync>;
+pub type Review =
+    Arc<dyn Fn(Arc<BearerToken>) -> BoxFuture<'static, Result<AccessVerdict, ReviewFailure>> + Send + Sync>;
 
 /// A token about which the API server gave no verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ pub(crate) struct AccessGuard {
 
 /// Recent verdicts. Tokens themselves are not kept.
 #[derive(Default)]
-struct VerdictCache(HashMap<TokenDigest, (Verdict, Instant)>);
+struct VerdictCache(HashMap<TokenDigest, (AccessVerdict, Instant)>);
 
 impl AccessGuard {
     /// `path`: what the review is about.
@@ -90,9 +91,9 @@ impl AccessGuard {
             })
         });
         match verdict {
-            Ok(Verdict::Allowed) => Ok(()),
-            Ok(Verdict::Unauthenticated) => Err(unauthorized("the token is invalid\n")),
-            Ok(Verdict::Denied { user }) => {
+            Ok(AccessVerdict::Allowed) => Ok(()),
+            Ok(AccessVerdict::Unauthenticated) => Err(unauthorized("the token is invalid\n")),
+            Ok(AccessVerdict::Denied { user }) => {
                 let message = format!("{user} lacks the right to get the non-resource URL {}\n", self.path);
                 Err((StatusCode::FORBIDDEN, message).into_response())
             }
@@ -112,7 +113,7 @@ impl AccessGuard {
         }
     }
 
-    async fn verdict(&self, token: &Arc<BearerToken>) -> Result<Verdict, ReviewFailure> {
+    async fn verdict(&self, token: &Arc<BearerToken>) -> Result<AccessVerdict, ReviewFailure> {
         let digest = token.digest();
         if let Some(verdict) = self.cached(digest) {
             return Ok(verdict);
@@ -135,7 +136,7 @@ impl AccessGuard {
         Ok(verdict)
     }
 
-    fn cached(&self, digest: TokenDigest) -> Option<Verdict> {
+    fn cached(&self, digest: TokenDigest) -> Option<AccessVerdict> {
         let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
         verdicts.get(digest, Instant::now())
     }
@@ -151,12 +152,12 @@ impl AccessGuard {
 }
 
 impl VerdictCache {
-    fn get(&self, digest: TokenDigest, now: Instant) -> Option<Verdict> {
+    fn get(&self, digest: TokenDigest, now: Instant) -> Option<AccessVerdict> {
         let (verdict, at) = self.0.get(&digest)?;
         (now < *at + VERDICT_AGE).then(|| verdict.clone())
     }
 
-    fn insert(&mut self, digest: TokenDigest, verdict: Verdict, now: Instant) {
+    fn insert(&mut self, digest: TokenDigest, verdict: AccessVerdict, now: Instant) {
         self.0.retain(|_, (_, at)| now < *at + VERDICT_AGE);
         if self.0.len() >= MAX_VERDICTS {
             let oldest = self.0.iter().min_by_key(|(_, (_, at))| *at);

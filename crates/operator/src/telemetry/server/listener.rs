@@ -49,9 +49,9 @@ const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain
     This port serves HTTPS only: use https:// in the address.\n";
 
 /// What a connection may be: TCP, or TLS over TCP.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+trait ConnectionStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ConnectionStream for S {}
 
 /// When a connection ends that has not ended by itself. An extension of its request.
 #[derive(Clone)]
@@ -114,7 +114,7 @@ async fn answer(http: http1::Builder, stream: TcpStream, router: Router, tls: Op
         request
     });
     let answered = async {
-        let stream: Box<dyn Stream> = match tls {
+        let stream: Box<dyn ConnectionStream> = match tls {
             None => Box::new(stream),
             Some(tls) => match timeout(HANDSHAKE_TIMEOUT, accept(&tls, stream)).await {
                 Ok(Ok(Some(stream))) => stream,
@@ -139,7 +139,7 @@ async fn answer(http: http1::Builder, stream: TcpStream, router: Router, tls: Op
 }
 
 /// The TLS handshake. Returns `None` for a client that sends plain HTTP, after an answer to it.
-async fn accept(tls: &TlsAcceptor, stream: TcpStream) -> io::Result<Option<Box<dyn Stream>>> {
+async fn accept(tls: &TlsAcceptor, stream: TcpStream) -> io::Result<Option<Box<dyn ConnectionStream>>> {
     // A request begins with the letters of a method, and a handshake with the byte 22.
     let mut first = [0];
     stream.peek(&mut first).await?;

@@ -1,7 +1,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use chartwright_core::access::Verdict;
+use chartwright_core::access::AccessVerdict;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
@@ -29,11 +29,11 @@ fn request(to: SocketAddr, path: &'static str) -> io::Result<String> {
 }
 
 /// The metrics without protection.
-fn open_site(metrics: Arc<Metrics>) -> Site {
+fn open_site(metrics: Arc<Metrics>) -> ServedSite {
     metrics_site(metrics, MetricsProtection::default(), None).unwrap()
 }
 
-fn serve(host: &str, site: Site) -> (Servers, SocketAddr) {
+fn serve(host: &str, site: ServedSite) -> (Servers, SocketAddr) {
     let mut servers = Servers::default();
     let address = servers.serve("--x", &at(host, 0), site).unwrap().unwrap();
     (servers, address)
@@ -207,7 +207,7 @@ fn an_endless_request_is_ended_and_a_large_one_refused() {
 
 #[test]
 fn the_client_with_the_most_connections_loses_one() {
-    let site = Site {
+    let site = ServedSite {
         connections: 3,
         ..probes_site(ProcessHealth::default())
     };
@@ -363,9 +363,9 @@ fn metrics_with_a_guard_need_a_token_and_probes_do_not() {
         let is_good = token.review()["spec"]["token"] == "good";
         let user = "ann".to_owned();
         let verdict = if is_good {
-            Verdict::Allowed
+            AccessVerdict::Allowed
         } else {
-            Verdict::Denied { user }
+            AccessVerdict::Denied { user }
         };
         Box::pin(async move { Ok(verdict) })
     });

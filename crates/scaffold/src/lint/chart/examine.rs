@@ -13,7 +13,7 @@ use crate::survey::patched::{PatchedObject, patched};
 use crate::survey::{self, Survey};
 use chartwright_core::identity::GroupKind;
 use chartwright_core::members::patches::PatchFailure;
-use chartwright_core::values::value_reads::Reads;
+use chartwright_core::values::value_reads::ValueReads;
 use chartwright_watches::ObjectPatch;
 use helm_template::chart::Chart;
 use helm_template::render::{Engine, Error, HookEvent, LookupKey};
@@ -40,7 +40,7 @@ pub(in crate::lint) struct Examined {
     pub(in crate::lint) lookups: Vec<LookupKey>,
     pub(in crate::lint) random: RandomResults,
     /// `None` if that isn't known for certain.
-    pub(in crate::lint) reads: Option<Reads>,
+    pub(in crate::lint) reads: Option<ValueReads>,
 }
 
 /// An object that a render had.

@@ -9,7 +9,7 @@ mod words;
 
 use std::sync::Arc;
 
-use chartwright_core::values::value_reads::Reads;
+use chartwright_core::values::value_reads::ValueReads;
 use chartwright_watches::ObjectPatch;
 
 use super::report::LintReport;
@@ -24,7 +24,7 @@ pub(super) fn check(
     report: &mut LintReport,
 ) -> Option<Examined> {
     let examined = Examined::of(folder, given, patches, report)?;
-    let reads = Reads::of(&examined.chart);
+    let reads = ValueReads::of(&examined.chart);
     if let Some(reads) = &reads {
         values::check(&examined, reads, report);
     }

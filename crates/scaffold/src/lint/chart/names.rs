@@ -11,7 +11,7 @@ use crate::lint::rules;
 use crate::survey::patched::patched;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
-use helm_template::render::{Engine, Input, Kept, Random, Release, Rendered, StandIns};
+use helm_template::render::{Engine, Input, Kept, Random, ReleaseObject, Rendered, StandIns};
 
 /// As long as Helm lets a release's name be.
 const LONGEST: usize = 53;
@@ -75,7 +75,7 @@ fn render(engine: &Engine, random: &Arc<dyn Random>, name: &str, namespace: &str
         random: Some(Arc::clone(random)),
         read_objects: true,
         skip_schema: true,
-        ..Input::new(Release::install(name, namespace), json!({}))
+        ..Input::new(ReleaseObject::install(name, namespace), json!({}))
     };
     engine.render_with(&input).ok()
 }

@@ -12,7 +12,7 @@ use crate::lint::rules;
 use crate::survey::manifests;
 use chartwright_core::members::desired::fold_string_data;
 use helm_template::handlebars::is_handlebars;
-use helm_template::render::{Capabilities, Engine, Input, Kept, KeptKey, LookupKey, Release, Rendered, StandIns};
+use helm_template::render::{Capabilities, Engine, Input, Kept, KeptKey, LookupKey, ReleaseObject, Rendered, StandIns};
 
 /// Functions whose results are different each time.
 const RANDOM: [&str; 18] = [
@@ -195,11 +195,11 @@ impl<'a> Upgrade<'a> {
     }
 
     fn render(&self, kept: &Kept, random: &Arc<StandIns>) -> Option<Rendered> {
-        let release = Release {
+        let release = ReleaseObject {
             revision: 2,
             is_install: false,
             is_upgrade: true,
-            ..Release::install("release-name", NAMESPACE)
+            ..ReleaseObject::install("release-name", NAMESPACE)
         };
         let input = Input {
             kept: Some(kept),

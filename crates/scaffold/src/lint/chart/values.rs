@@ -5,10 +5,10 @@ use go_yaml::{Data, Node};
 use super::examine::Examined;
 use crate::lint::report::{LintReport, join};
 use crate::lint::{rules, yaml};
-use chartwright_core::values::value_reads::Reads;
+use chartwright_core::values::value_reads::ValueReads;
 
 /// Keys of values.yaml that no template reads.
-pub(in crate::lint) fn check(examined: &Examined, reads: &Reads, report: &mut LintReport) {
+pub(in crate::lint) fn check(examined: &Examined, reads: &ValueReads, report: &mut LintReport) {
     if examined.chart.is_library() {
         return;
     }
@@ -41,7 +41,7 @@ impl OwnValues {
 }
 
 /// The outermost keys that are not read, with their places.
-pub(in crate::lint) fn unread(values: &Node, reads: &Reads, own: &OwnValues) -> Vec<(String, (usize, usize))> {
+pub(in crate::lint) fn unread(values: &Node, reads: &ValueReads, own: &OwnValues) -> Vec<(String, (usize, usize))> {
     let mut found = Vec::new();
     for (name, key, value) in yaml::entries(values) {
         if !own.others.iter().any(|other| other == name) {
@@ -51,7 +51,13 @@ pub(in crate::lint) fn unread(values: &Node, reads: &Reads, own: &OwnValues) -> 
     found
 }
 
-fn visit(path: &mut Vec<String>, key: &Node, value: &Node, reads: &Reads, found: &mut Vec<(String, (usize, usize))>) {
+fn visit(
+    path: &mut Vec<String>,
+    key: &Node,
+    value: &Node,
+    reads: &ValueReads,
+    found: &mut Vec<(String, (usize, usize))>,
+) {
     if reads.whole(path) {
         return;
     }
@@ -69,7 +75,7 @@ fn visit(path: &mut Vec<String>, key: &Node, value: &Node, reads: &Reads, found:
 }
 
 /// Whether Handlebars templates may read something below.
-fn has_word(path: &mut Vec<String>, value: &Node, reads: &Reads) -> bool {
+fn has_word(path: &mut Vec<String>, value: &Node, reads: &ValueReads) -> bool {
     yaml::entries(value).any(|(name, _, value)| {
         path.push(name.to_owned());
         let is_read = reads.whole(path) || matches!(value.data, Data::Map(_)) && has_word(path, value, reads);

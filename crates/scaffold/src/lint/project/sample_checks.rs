@@ -13,7 +13,7 @@ use crate::lint::report::LintReport;
 use crate::lint::yaml::{self, Document};
 use crate::lint::{rules, schema};
 use crate::survey::{apis_named, one_line};
-use helm_template::render::{Capabilities, Engine, Input, Kept, Release, StandIns};
+use helm_template::render::{Capabilities, Engine, Input, Kept, ReleaseObject, StandIns};
 
 pub(in crate::lint) fn check(
     sample: &SampleFile,
@@ -75,7 +75,7 @@ fn renders(examined: &Examined, name: &str, values: &Value) -> Result<(), String
             kept: Some(&kept),
             random: Some(Arc::new(StandIns::new(0))),
             capabilities,
-            ..Input::new(Release::install(name, NAMESPACE), values.clone())
+            ..Input::new(ReleaseObject::install(name, NAMESPACE), values.clone())
         };
         engine.render_with(&input).map(drop)
     };

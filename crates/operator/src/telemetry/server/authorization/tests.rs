@@ -12,12 +12,12 @@ fn guard() -> (Arc<AccessGuard>, Arc<AtomicUsize>) {
             let text = token.review()["spec"]["token"].as_str().unwrap_or_default().to_owned();
             let fail = |message: String, is_transient| Err(ReviewFailure { message, is_transient });
             match text.as_str() {
-                "good" => Ok(Verdict::Allowed),
-                "weak" => Ok(Verdict::Denied { user: "ann".to_owned() }),
+                "good" => Ok(AccessVerdict::Allowed),
+                "weak" => Ok(AccessVerdict::Denied { user: "ann".to_owned() }),
                 "down" => fail("connection refused".to_owned(), true),
                 "refused" => fail(format!("forbidden: {text}"), false),
                 "slow" => std::future::pending().await,
-                _ => Ok(Verdict::Unauthenticated),
+                _ => Ok(AccessVerdict::Unauthenticated),
             }
         })
     });
@@ -118,13 +118,13 @@ fn the_cache_has_a_bound() {
     };
     let at = |number: usize| begun + Duration::from_millis(number as u64);
     for number in 0..2 * MAX_VERDICTS {
-        verdicts.insert(digest(number), Verdict::Allowed, at(number));
+        verdicts.insert(digest(number), AccessVerdict::Allowed, at(number));
     }
     assert_eq!(verdicts.0.len(), MAX_VERDICTS);
     let last = at(2 * MAX_VERDICTS);
     assert_eq!(verdicts.get(digest(MAX_VERDICTS - 1), last), None);
-    assert_eq!(verdicts.get(digest(MAX_VERDICTS), last), Some(Verdict::Allowed));
+    assert_eq!(verdicts.get(digest(MAX_VERDICTS), last), Some(AccessVerdict::Allowed));
     let late = last + VERDICT_AGE;
-    verdicts.insert(digest(0), Verdict::Unauthenticated, late);
+    verdicts.insert(digest(0), AccessVerdict::Unauthenticated, late);
     assert_eq!(verdicts.0.len(), 1);
 }
