@@ -23,7 +23,8 @@ pub struct Scope {
 /// The index. One for all watches of a process, behind a lock that is never held across I/O.
 #[derive(Default)]
 pub struct Members {
-    objects: HashMap<Arc<ObjectId>, Live>,
+    /// Boxed: a hash table has unused slots.
+    objects: HashMap<Arc<ObjectId>, Box<Live>>,
     /// What carries the label of a set, in order. Most sets are small: a tree would keep ten times the room they take.
     sets: HashMap<String, Vec<Arc<ObjectId>>>,
     wanted: BTreeSet<Scope>,
@@ -222,13 +223,13 @@ impl Members {
     }
 
     pub fn get(&self, id: &ObjectId) -> Option<&Live> {
-        self.objects.get(id)
+        self.objects.get(id).map(Box::as_ref)
     }
 
     /// The live objects of these that are known, each with what is known of it.
     pub fn known(&self, ids: impl IntoIterator<Item = ObjectId>) -> HashMap<ObjectId, Live> {
         ids.into_iter()
-            .filter_map(|id| self.objects.get(&id).cloned().map(|live| (id, live)))
+            .filter_map(|id| self.get(&id).cloned().map(|live| (id, live)))
             .collect()
     }
 
@@ -295,7 +296,7 @@ impl Members {
                     .iter()
                     .filter(|set| is_news && self.attentive.contains(*set));
                 let sets = attentive.cloned().collect();
-                *old = live;
+                **old = live;
                 return sets;
             }
         }
@@ -318,7 +319,7 @@ impl Members {
                 sets.push(set.clone());
             }
         }
-        self.objects.insert(id, live);
+        self.objects.insert(id, Box::new(live));
         sets
     }
 
@@ -342,7 +343,7 @@ impl Members {
                 .is_some_and(|(uid, version)| *uid == live.uid && !is_older(version, &live.resource_version))
         };
         if let Some(live) = answer.filter(|live| !is_over(live)) {
-            let known = self.objects.get(id);
+            let known = self.get(id);
             self.observe(id, live.clone().with_state_of(known));
         }
     }

@@ -88,11 +88,7 @@ impl ReleaseMetrics {
                 "release_ready",
                 "1 if the release of this CR is Ready, 0 if it is not",
             )),
-            info: ReleaseInfo::new(add(
-                registry,
-                "release_info",
-                "1, with the reason of the condition Ready",
-            )),
+            info: add(registry, "release_info", "1, with the reason of the condition Ready"),
             conditions: ReleaseConditions::new(add(
                 registry,
                 "release_condition",

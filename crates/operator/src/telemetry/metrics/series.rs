@@ -7,10 +7,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::labels::{LabelPairs, ReleaseLabels, value};
 
@@ -65,16 +66,15 @@ type PlanLabels = (Arc<str>, Arc<str>, Arc<str>);
 const RESULTS: [&str; 2] = ["success", "error"];
 
 /// Why releases are as they are: one series for each release, as many as there are of [`MAX_RELEASES`].
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ReleaseInfo {
-    family: Family<InfoLabels, Gauge>,
-    /// What the series of a release says now.
-    known: Mutex<HashMap<ReleaseLabels, (&'static str, bool)>>,
+    /// The reason of each release, and whether it is suspended. The series are made of it when they are read.
+    known: Arc<Mutex<HashMap<ReleaseLabels, (&'static str, bool)>>>,
 }
 
 /// The labels of [`ReleaseInfo`].
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(super) struct InfoLabels {
+#[derive(Debug, EncodeLabelSet)]
+struct InfoLabels {
     group: Arc<str>,
     kind: Arc<str>,
     namespace: String,
@@ -97,32 +97,33 @@ impl InfoLabels {
 }
 
 impl ReleaseInfo {
-    pub(super) fn new(family: Family<InfoLabels, Gauge>) -> Self {
-        ReleaseInfo {
-            family,
-            known: Mutex::default(),
-        }
-    }
-
     /// Replaces the series of a release.
     pub(super) fn set(&self, release: &ReleaseLabels, reason: &'static str, suspended: bool) {
         let mut known = lock(&self.known);
-        let now = (reason, suspended);
-        match known.get(release).copied() {
-            Some(before) if before == now => return,
-            Some(before) => drop(self.family.remove(&InfoLabels::new(release, before))),
-            None if known.len() >= MAX_RELEASES => return,
-            None => {}
+        if let Some(before) = known.get_mut(release) {
+            *before = (reason, suspended);
+        } else if known.len() < MAX_RELEASES {
+            known.insert(release.clone(), (reason, suspended));
         }
-        known.insert(release.clone(), now);
-        self.family.get_or_create(&InfoLabels::new(release, now)).set(1);
     }
 
     /// Removes the series of a release that is gone.
     pub(super) fn remove(&self, release: &ReleaseLabels) {
-        if let Some(before) = lock(&self.known).remove(release) {
-            self.family.remove(&InfoLabels::new(release, before));
+        lock(&self.known).remove(release);
+    }
+}
+
+impl EncodeMetric for ReleaseInfo {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let one = ConstGauge::new(1_i64);
+        for (release, state) in lock(&self.known).iter() {
+            one.encode(encoder.encode_family(&InfoLabels::new(release, *state))?)?;
         }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Gauge
     }
 }
 
