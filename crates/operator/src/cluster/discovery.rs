@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use kube::api::ApiResource;
 use kube::core::discovery::v2::APIVersionDiscovery;
@@ -16,6 +16,7 @@ use tokio::sync::{Mutex, Notify, watch};
 use crate::cluster::connection::bounded;
 use crate::cluster::connection::url_path::segment;
 use crate::cluster::error::{Error, Result};
+use crate::sync::lock;
 use chartwright_core::identity::GroupKind;
 use chartwright_core::identity::cluster_scoped::is_cluster_scoped;
 use helm_template::render::{Capabilities, KubeVersion};
@@ -235,7 +236,7 @@ pub fn group_of(api_version: &str) -> &str {
 
 impl MissedGroups {
     fn groups(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.groups)
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::cluster::connection::bounded;
 use crate::cluster::error::{Error, Result};
 use crate::cluster::events::core_api::CoreRecorder;
+use crate::sync::lock;
 use crate::telemetry::redact;
 use chartwright_watches::text::cut;
 
@@ -176,7 +177,7 @@ impl EventMessage {
 
 impl EventWriter {
     fn recorder(&self, message: &EventMessage) -> Recorder {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = lock(&self.recent);
         let key = message.key();
         let known = recent.recall(key);
         let repeats = known.is_some() || message.event.type_ == EventType::Warning;

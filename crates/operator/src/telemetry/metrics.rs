@@ -3,13 +3,13 @@
 mod admission;
 mod certificate;
 mod charts;
-mod conditions;
 mod labels;
 mod memory;
 mod objects;
 mod process;
 mod reconciles;
 mod registration;
+mod release_series;
 mod releases;
 mod series;
 mod usage;

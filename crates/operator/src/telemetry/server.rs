@@ -12,7 +12,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -38,6 +38,7 @@ pub(crate) use self::listener::AnswerTime;
 use super::metrics::Metrics;
 use super::probes::ProcessHealth;
 use crate::STACK_BYTES;
+use crate::sync::lock;
 use chartwright_core::access::METRICS_PATH;
 
 /// The media type of what `/metrics` answers.
@@ -197,7 +198,7 @@ struct Scrapes {
 
 impl Scrapes {
     fn text(&self) -> Result<Bytes, fmt::Error> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         if let Some((at, text)) = &*last
             && at.elapsed() < SCRAPE_AGE
         {

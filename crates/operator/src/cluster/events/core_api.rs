@@ -2,9 +2,10 @@
 //! operator-sdk do. Both APIs show the same objects; RBAC distinguishes them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::sync::lock;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
@@ -110,7 +111,7 @@ impl CoreRecorder {
     }
 
     fn recall(&self, key: u64) -> Option<WrittenEvent> {
-        let mut known = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.written);
         known.retain(|_, written| written.at.elapsed() < self.window);
         known.get(&key).cloned()
     }
@@ -121,9 +122,6 @@ impl CoreRecorder {
             count,
             at: Instant::now(),
         };
-        self.written
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key, written);
+        lock(&self.written).insert(key, written);
     }
 }

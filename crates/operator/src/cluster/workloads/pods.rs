@@ -2,7 +2,7 @@
 //! its pods are listed once for all of them, up to a limit.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::cluster::connection::bounded;
 use crate::cluster::error::{Error, Result};
+use crate::sync::lock;
 use chartwright_core::health::pods::{self, Controller};
 use chartwright_core::identity::ObjectId;
 
@@ -73,7 +74,7 @@ impl PodTroubles {
     }
 
     fn seen(&self, namespace: &str) -> Arc<Mutex<NamespacePods>> {
-        let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut namespaces = lock(&self.namespaces);
         let is_recent = |seen: &Mutex<NamespacePods>| seen.try_lock().is_ok_and(|seen| seen.since.elapsed() < FRESH);
         namespaces.retain(|_, seen| Arc::strong_count(seen) > 1 || is_recent(seen));
         let seen = namespaces.entry(namespace.to_owned());

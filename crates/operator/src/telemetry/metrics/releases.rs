@@ -7,10 +7,10 @@ use prometheus_client::registry::Registry;
 
 use chartwright_core::status::AbnormalCondition;
 
-use super::conditions::ReleaseConditions;
 use super::labels::{LabelPairs, ReleaseLabels, group_and_kind, kind_alone};
 use super::registration::{add, saturated};
-use super::series::{BoundedFamily, PlanRuns, ReleaseInfo};
+use super::release_series::{ReadyState, ReleaseSeries};
+use super::series::{BoundedFamily, PlanRuns};
 
 /// What happened to releases so far.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ pub struct ReleaseCounters {
 pub struct ReleaseMetrics {
     queue_depth: Family<LabelPairs<2>, Gauge>,
     ready: BoundedFamily<ReleaseLabels, Gauge>,
-    info: ReleaseInfo,
-    conditions: ReleaseConditions,
+    info: ReleaseSeries<ReadyState>,
+    conditions: ReleaseSeries<Vec<AbnormalCondition>>,
 }
 
 impl ReleaseCounters {
@@ -89,11 +89,7 @@ impl ReleaseMetrics {
                 "1 if the release of this CR is Ready, 0 if it is not",
             )),
             info: add(registry, "release_info", "1, with the reason of the condition Ready"),
-            conditions: ReleaseConditions::new(add(
-                registry,
-                "release_condition",
-                "1 while the release has this condition",
-            )),
+            conditions: add(registry, "release_condition", "1 while the release has this condition"),
         }
     }
 
@@ -106,7 +102,7 @@ impl ReleaseMetrics {
     /// Says whether a release is ready, the reason of its condition `Ready`, and whether it is suspended.
     pub fn set_ready(&self, release: &ReleaseLabels, ready: bool, reason: &'static str, suspended: bool) {
         self.ready.with(release, |gauge| _ = gauge.set(ready.into()));
-        self.info.set(release, reason, suspended);
+        self.info.set(release, ReadyState { reason, suspended });
     }
 
     /// Replaces the abnormal conditions of a release, each with its reason.

@@ -5,15 +5,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
-use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::labels::{LabelPairs, ReleaseLabels, value};
+use crate::sync::lock;
 
 /// Series of a family, by kinds or by plans. What has no series of its own is counted under [`OTHER`].
 pub(super) const MAX_SERIES: usize = 1000;
@@ -64,68 +62,6 @@ type PlanLabels = (Arc<str>, Arc<str>, Arc<str>);
 
 /// How runs end.
 const RESULTS: [&str; 2] = ["success", "error"];
-
-/// Why releases are as they are: one series for each release, as many as there are of [`MAX_RELEASES`].
-#[derive(Clone, Debug, Default)]
-pub(super) struct ReleaseInfo {
-    /// The reason of each release, and whether it is suspended. The series are made of it when they are read.
-    known: Arc<Mutex<HashMap<ReleaseLabels, (&'static str, bool)>>>,
-}
-
-/// The labels of [`ReleaseInfo`].
-#[derive(Debug, EncodeLabelSet)]
-struct InfoLabels {
-    group: Arc<str>,
-    kind: Arc<str>,
-    namespace: String,
-    name: String,
-    reason: &'static str,
-    suspended: &'static str,
-}
-
-impl InfoLabels {
-    fn new(release: &ReleaseLabels, (reason, suspended): (&'static str, bool)) -> Self {
-        InfoLabels {
-            group: release.group.clone(),
-            kind: release.kind.clone(),
-            namespace: release.namespace.clone(),
-            name: release.name.clone(),
-            reason,
-            suspended: if suspended { "true" } else { "false" },
-        }
-    }
-}
-
-impl ReleaseInfo {
-    /// Replaces the series of a release.
-    pub(super) fn set(&self, release: &ReleaseLabels, reason: &'static str, suspended: bool) {
-        let mut known = lock(&self.known);
-        if let Some(before) = known.get_mut(release) {
-            *before = (reason, suspended);
-        } else if known.len() < MAX_RELEASES {
-            known.insert(release.clone(), (reason, suspended));
-        }
-    }
-
-    /// Removes the series of a release that is gone.
-    pub(super) fn remove(&self, release: &ReleaseLabels) {
-        lock(&self.known).remove(release);
-    }
-}
-
-impl EncodeMetric for ReleaseInfo {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let one = ConstGauge::new(1_i64);
-        for (release, state) in lock(&self.known).iter() {
-            one.encode(encoder.encode_family(&InfoLabels::new(release, *state))?)?;
-        }
-        Ok(())
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Gauge
-    }
-}
 
 impl<const N: usize> Bounded for LabelPairs<N> {
     const MAX: usize = MAX_SERIES;
@@ -274,8 +210,4 @@ fn labels(group: &str, kind: &str, plan: &str, result: &str) -> LabelPairs<4> {
         ("plan", plan.to_owned()),
         ("result", result.to_owned()),
     ]
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

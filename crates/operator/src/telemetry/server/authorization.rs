@@ -4,7 +4,7 @@
 //! reviewed at a time, each for at least [`REVIEW_PAUSE`]: guessed tokens cost the API server a bounded number of requests.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::sync::lock;
 use chartwright_core::access::{AccessVerdict, BearerToken, TokenDigest};
 
 /// How long a verdict counts.
@@ -130,19 +131,19 @@ impl AccessGuard {
             drop(paused);
         });
         let verdict = (self.review)(token.clone()).await?;
-        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut verdicts = lock(&self.verdicts);
         verdicts.insert(digest, verdict.clone(), Instant::now());
         drop(place);
         Ok(verdict)
     }
 
     fn cached(&self, digest: TokenDigest) -> Option<AccessVerdict> {
-        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let verdicts = lock(&self.verdicts);
         verdicts.get(digest, Instant::now())
     }
 
     fn log(&self, failure: &str) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = lock(&self.logged);
         let is_known = |(known, at): &(String, Instant)| known == failure && at.elapsed() < FAILURE_PAUSE;
         if !logged.as_ref().is_some_and(is_known) {
             tracing::error!(error = failure, path = self.path, "a request can't be authorized");

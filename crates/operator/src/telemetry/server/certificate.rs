@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -22,6 +22,7 @@ use tokio_rustls::rustls::{self, InconsistentKeys, ServerConfig, version};
 
 use x509_parser::x509::X509Version;
 
+use crate::sync::lock;
 use crate::telemetry::metrics::Metrics;
 
 /// The names of the files in a directory, as in a Secret of the type `kubernetes.io/tls`.
@@ -216,7 +217,7 @@ impl Certificates {
     }
 
     fn state(&self) -> MutexGuard<'_, CertificateState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -237,13 +238,13 @@ pub(super) fn acceptor(certificate: Arc<dyn ResolvesServerCert>) -> Result<TlsAc
 
 impl ResolvesServerCert for ServedCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 }
 
 impl ServedCertificate {
     pub(crate) fn set(&self, certificate: &UsedCertificate) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(certificate.certified.clone());
+        *lock(&self.0) = Some(certificate.certified.clone());
     }
 }
 
