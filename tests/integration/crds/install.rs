@@ -7,14 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::json;
 
+use super::grant;
 use crate::world::operator::{IMPATIENT, METERED};
-use crate::world::{World, crd, member_rule};
-
-/// The rights to make CRDs, and objects of the kind `Part`.
-fn grant(world: &World) -> Result<()> {
-    let crds = member_rule("apiextensions.k8s.io", "customresourcedefinitions");
-    world.grant("crds", &[crds, member_rule(&world.group(), "parts")])
-}
+use crate::world::{World, crd};
 
 #[test]
 fn crds_of_the_crds_folder_belong_to_the_watch() -> Result<()> {

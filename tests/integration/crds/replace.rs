@@ -7,10 +7,11 @@ use anyhow::{Context, Result, ensure};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
+use super::grant;
 use crate::support::{eventually, until};
 use crate::world::fields::{annotation, ensure_contains, text};
 use crate::world::operator::{IMPATIENT, Operator};
-use crate::world::{RequestsStart, SOON, World, WorldSetup, crd, member_rule};
+use crate::world::{RequestsStart, SOON, World, WorldSetup, crd};
 
 const REPLACE: &str = "crds: CreateReplace";
 const ALLOW: &str = "chartwright.dev/allow-unsafe-crd";
@@ -21,11 +22,6 @@ fn replacing(name: &str) -> Result<World> {
     let world = World::new(name)?.watch_key(REPLACE);
     grant(&world)?;
     Ok(world)
-}
-
-fn grant(world: &World) -> Result<()> {
-    let crds = member_rule("apiextensions.k8s.io", "customresourcedefinitions");
-    world.grant("crds", &[crds, member_rule(&world.group(), "parts")])
 }
 
 /// A definition of `Part` with these fields in its spec, all of them strings.

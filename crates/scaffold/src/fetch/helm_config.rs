@@ -64,6 +64,13 @@ pub fn helm_file(variable: &str, name: &str) -> Option<PathBuf> {
     })
 }
 
+/// The name in a dependency's repository that is `@NAME` or `alias:NAME`.
+pub(super) fn alias(repository: &str) -> Option<&str> {
+    repository
+        .strip_prefix('@')
+        .or_else(|| repository.strip_prefix("alias:"))
+}
+
 /// The repository that Helm knows by a name.
 pub(super) fn named<'k>(known: &'k [Known], name: &str) -> Option<&'k Known> {
     known.iter().find(|known| known.name == name.trim_start_matches('@'))
@@ -76,10 +83,7 @@ pub(super) fn unknown(name: &str) -> String {
 impl Known {
     /// Whether a dependency's repository or what stands before a chart's name means this one.
     pub fn is_meant(&self, repository: &str) -> bool {
-        let name = repository
-            .strip_prefix('@')
-            .or_else(|| repository.strip_prefix("alias:"));
-        name == Some(&self.name) || self.url.trim_end_matches('/') == repository.trim_end_matches('/')
+        alias(repository) == Some(&self.name) || self.url.trim_end_matches('/') == repository.trim_end_matches('/')
     }
 
     /// How Helm asks it.

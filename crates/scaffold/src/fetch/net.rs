@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 
-use super::helm_config::{self, Known, named, unknown};
+use super::helm_config::{self, Known, alias, named, unknown};
 use super::http::{self, Http, Login, origin};
 use super::oci;
 use super::request::ChartRequest;
@@ -64,10 +64,7 @@ impl Net {
 
     /// The address of a repository, which may be Helm's name for it.
     pub(super) fn address(&self, repository: &str) -> anyhow::Result<String> {
-        let Some(name) = repository
-            .strip_prefix('@')
-            .or_else(|| repository.strip_prefix("alias:"))
-        else {
+        let Some(name) = alias(repository) else {
             let mut schemes = ["http://", "https://", "file://", oci::SCHEME].iter();
             let is_address = repository.is_empty() || schemes.any(|scheme| repository.starts_with(scheme));
             ensure!(
