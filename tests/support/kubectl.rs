@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 use super::client::Client;
 use super::eventually;
 
+/// How long a deletion may take: an API server on a busy machine retries that of a CustomResourceDefinition for over a minute.
+const DELETION_TIME: Duration = Duration::from_secs(180);
+
 /// kubectl with a kubeconfig, in a namespace if one is set.
 #[derive(Clone, Debug)]
 pub struct Kubectl {
@@ -228,7 +231,7 @@ impl Kubectl {
             return Ok(());
         };
         self.begin_delete(kind, name)?;
-        eventually(&format!("{kind} {name} is gone"), Duration::from_secs(60), || {
+        eventually(&format!("{kind} {name} is gone"), DELETION_TIME, || {
             let now = self.get(kind, name)?;
             let is_there = now.is_some_and(|now| now["metadata"]["uid"] == object["metadata"]["uid"]);
             Ok((!is_there).then_some(()))

@@ -81,16 +81,17 @@ impl ServerCertVerifier for AnyCertificate {
 /// Reads /metrics over HTTPS as `name`, with a verifier of the certificate: the answer with its head.
 fn scrape(port: u16, name: &str, verifier: Arc<dyn ServerCertVerifier>, token: Option<&str>) -> Result<String> {
     let head = "GET /metrics HTTP/1.1\r\nHost: localhost";
-    fetch(port, name, verifier, head, token)
+    fetch(port, name, verifier, head, token, "")
 }
 
-/// Sends the first lines of a request over HTTPS: the answer with its head.
+/// Sends a request, given as its first lines and its body, over HTTPS: the answer with its head.
 fn fetch(
     port: u16,
     name: &str,
     verifier: Arc<dyn ServerCertVerifier>,
     head: &str,
     token: Option<&str>,
+    body: &str,
 ) -> Result<String> {
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()?
@@ -101,7 +102,8 @@ fn fetch(
     let connection = ClientConnection::new(Arc::new(config), name)?;
     let mut stream = StreamOwned::new(connection, TcpStream::connect(("127.0.0.1", port))?);
     let credentials = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
-    write!(stream, "{head}\r\n{credentials}\r\n")?;
+    // As one piece: the server may answer and close the connection before a second one arrives.
+    stream.write_all(format!("{head}\r\n{credentials}\r\n{body}").as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
@@ -117,17 +119,17 @@ pub fn scrape_insecurely(port: u16, token: Option<&str>) -> Result<String> {
 fn fetch_insecurely(port: u16, request: &str, token: Option<&str>) -> Result<String> {
     let verifier = AnyCertificate(Arc::new(aws_lc_rs::default_provider()));
     let head = format!("{request} HTTP/1.1\r\nHost: localhost");
-    fetch(port, "localhost", Arc::new(verifier), &head, token)
+    fetch(port, "localhost", Arc::new(verifier), &head, token, "")
 }
 
 /// Posts a body over HTTPS without a check of the certificate: the answer with its head.
 pub fn post_insecurely(port: u16, path: &str, body: &str) -> Result<String> {
     let verifier = AnyCertificate(Arc::new(aws_lc_rs::default_provider()));
     let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}",
         body.len()
     );
-    fetch(port, "localhost", Arc::new(verifier), &head, None)
+    fetch(port, "localhost", Arc::new(verifier), &head, None, body)
 }
 
 /// Creates a ServiceAccount in kubectl's namespace. Returns a token of it.
