@@ -40,6 +40,7 @@ fn values(names: &[&str]) -> Value {
 fn an_object_that_no_one_owns_is_taken_and_left_behind() -> Result<()> {
     let (world, operator) = world("adopt-unowned")?;
     let ids = ["first", "second", "third"].map(|name| create(&world, name, &json!({})));
+    let start = world.mark()?;
     world.install("a", values(&["first", "second", "third"]))?;
     let texts = [
         "ConfigMap adopt-unowned/first",
@@ -62,6 +63,9 @@ fn an_object_that_no_one_owns_is_taken_and_left_behind() -> Result<()> {
         .filter(|entry| entry["adopted"] == true);
     ensure!(adopted.count() == 3, "{inventory}");
     world.await_quiet(&operator)?;
+    // A creation, which is refused, the mark, and one apply: never with an owner reference, by which it would go with the custom resource.
+    let requests = world.all_requests(&operator, start)?;
+    requests.name("first").writes().are("3 patch configmaps")?;
     world.ensure_no_requests(&operator, 1.5)?;
 
     // Dropped by the chart: one stays without our marks, one goes.

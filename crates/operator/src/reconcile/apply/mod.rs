@@ -415,7 +415,7 @@ impl Applier<'_> {
             || matches!(decision.next, Step::Refuse(Ownership::Foreign | Ownership::Inherited))
         {
             decision.next = match FormerMembers::new(self.scope)
-                .adopt(task.prepared, member, resource)
+                .adopt(task.prepared, member, resource, decision.live.as_mut())
                 .await
             {
                 Ok(step) => step,

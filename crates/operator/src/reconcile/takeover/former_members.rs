@@ -20,6 +20,7 @@ use chartwright_core::apply::{ApplyReason, Step};
 use chartwright_core::digest::Key;
 use chartwright_core::identity::ownership::{Ownership, ownership};
 use chartwright_core::identity::{GroupKind, ObjectId};
+use chartwright_core::index::live::Live;
 use chartwright_core::members::desired::{Desired, Identity, Member, RenderedObject, desired};
 use chartwright_core::status::{Phase, Reason};
 use chartwright_core::takeover::{self, Claim, Claimant, Heir};
@@ -114,13 +115,14 @@ impl FormerMembers<'_> {
         }
     }
 
-    /// Decides whether a member without our marks may be applied. If so, moves its managedFields to our field manager.
-    /// The error is the reason why the member stays as it is.
+    /// Decides whether a member without our marks may be applied. If so, moves its managedFields to our field manager, or marks it as
+    /// adopted, also in `live`. The error is the reason why the member stays as it is.
     pub(crate) async fn adopt(
         &self,
         prepared: &PreparedRelease,
         member: &Member,
         resource: &Resource,
+        live: Option<&mut Live>,
     ) -> Result<Step, (Reason, String)> {
         let client = &self.scope.client;
         let claimant = self.claimant_of(&prepared.release_name, &prepared.identity.namespace);
@@ -177,7 +179,12 @@ impl FormerMembers<'_> {
                 return apply(true, why);
             };
             match self.patch_metadata(resource, &member.id, &patch).await {
-                Ok(true) => return apply(true, why),
+                Ok(true) => {
+                    if let Some(live) = live.filter(|_| why == ApplyReason::Unowned) {
+                        (live.marks.adopted, live.marks.keep) = (true, true);
+                    }
+                    return apply(true, why);
+                }
                 Ok(false) => return apply(false, ApplyReason::Missing),
                 Err(error @ Error::Conflict(_)) => conflict = error,
                 Err(error) => return Err(unable(error)),
